@@ -1,0 +1,284 @@
+//! Depthwise causal convolution and SiLU of the Mamba-2 mixer.
+//!
+//!   p_tc = b_c + sum_{k=0..K-1} w_ck x_{t-K+1+k, c}       taps before the document's first token are 0
+//!   y_tc = p_tc * sigmoid(p_tc)
+//!   dp = dy * s (1 + p (1 - s)),  s = sigmoid(p);    dw_ck (+)= sum_t dp_tc x_{t-K+1+k, c};    db_c (+)= sum_t dp_tc
+//!   dx_sc = sum_k w_ck dp_{s+K-1-k, c}                     only taps of the same document
+//!
+//! | buffer  | shape      | dtype | written                                |
+//! |---------|------------|-------|----------------------------------------|
+//! | x       | [t, c]     | act   | read (columns of the in_proj output)   |
+//! | w, b    | [c, K], [c] | act  | read; w_c,K-1 meets the current token  |
+//! | start   | [t]        | i32   | read; first token of each document     |
+//! | y, dx   | [t, c]     | act   | overwritten                            |
+//! | dw, db  | as w, b    | grad  | overwritten or accumulated             |
+//! | partial | [K + 1, c] | acc   | workspace                              |
+//!
+//! Rounding: all in acc, one rounding at y and dx; p is recomputed in the backward pass (model.md §4.1, §4.4).
+//! Order: dw and db sum tokens in ascending order.
+
+use crate::cpu::simd::{self, simd_fn};
+use crate::cpu::{
+    Columns, Cpu, CpuKernel, Mat, MatMut, column_parts, store_gradient, store_transposed,
+};
+use crate::element::{Element, Real};
+use crate::program::{Access, Operation};
+use crate::tensor::{DType, Tensor};
+
+/// Tokens of a piece of the forward pass; columns are cut into parts of at least this many channels.
+const BLOCK: usize = 256;
+const CHANNELS: usize = 64;
+
+/// Convolves and activates.
+#[derive(Debug, Clone)]
+pub struct ConvSiluFwd {
+    /// Input channels.
+    pub x: Tensor,
+    /// Taps [c, K].
+    pub w: Tensor,
+    /// Bias.
+    pub b: Tensor,
+    /// First token of each token's document.
+    pub start: Tensor,
+    /// Activated output.
+    pub y: Tensor,
+}
+
+impl Operation for ConvSiluFwd {
+    const NAME: &'static str = "conv_silu_fwd";
+    fn operands(&self, visit: &mut dyn FnMut(&'static str, Tensor, Access)) {
+        visit("x", self.x, Access::Read);
+        visit("w", self.w, Access::Read);
+        visit("b", self.b, Access::Read);
+        visit("start", self.start, Access::Read);
+        visit("y", self.y, Access::Write);
+    }
+    fn dtype(&self) -> DType {
+        self.y.dtype
+    }
+    fn cpu_scratch(&self) -> usize {
+        (self.w.cols + 2) * self.x.cols
+    }
+}
+
+/// Copies the taps of some channels to one row per tap, followed by the bias.
+fn taps_by_row<A: Element>(w: Mat<'_, A>, b: &[A], dst: &mut [A::Acc]) {
+    let channels = w.rows;
+    for (k, row) in dst.chunks_exact_mut(channels).take(w.cols).enumerate() {
+        for (c, value) in row.iter_mut().enumerate() {
+            *value = w.row(c)[k].widen();
+        }
+    }
+    for (value, bias) in dst[w.cols * channels..].iter_mut().zip(b) {
+        *value = bias.widen();
+    }
+}
+
+simd_fn! {
+    /// `p += w * x` over the channels of a tap.
+    fn add_tap<A: Element>(w: &[A::Acc], x: &[A], p: &mut [A::Acc]) {
+        for ((p, w), x) in p.iter_mut().zip(w).zip(x) {
+            *p += *w * x.widen();
+        }
+    }
+}
+
+simd_fn! {
+    fn silu_row<A: Element>(p: &[A::Acc], y: &mut [A]) {
+        for (y, p) in y.iter_mut().zip(p) {
+            *y = A::narrow(*p * p.sigmoid());
+        }
+    }
+}
+
+/// Pre-activation of token `t` into `p`.
+fn preactivation<A: Element>(
+    x: &Mat<'_, A>,
+    taps: &[A::Acc],
+    t: usize,
+    start: usize,
+    p: &mut [A::Acc],
+) {
+    let (channels, kernel) = (p.len(), taps.len() / p.len() - 1);
+    p.copy_from_slice(&taps[kernel * channels..]);
+    for k in 0..kernel {
+        if t + k + 1 >= start + kernel {
+            add_tap(
+                &taps[k * channels..(k + 1) * channels],
+                x.row(t + k + 1 - kernel),
+                p,
+            );
+        }
+    }
+}
+
+impl CpuKernel for ConvSiluFwd {
+    fn run<A: Element>(&self, cpu: &Cpu<'_>) {
+        let (x, w, b) = (
+            cpu.read::<A>(self.x),
+            cpu.read::<A>(self.w),
+            cpu.read::<A>(self.b).row(0),
+        );
+        let start = cpu.read_i32(self.start).as_slice();
+        let parts = column_parts(x.cols, CHANNELS);
+        let width = x.cols / parts;
+        cpu.workers.grid::<A::Acc, _>(
+            x.rows,
+            BLOCK,
+            parts,
+            cpu.write::<A>(self.y),
+            |piece, mut y, scratch| {
+                let columns = piece.part * width..(piece.part + 1) * width;
+                let (taps, p) = scratch[..(w.cols + 2) * width].split_at_mut((w.cols + 1) * width);
+                taps_by_row(w.row_range(columns.clone()), &b[columns.clone()], taps);
+                let x = x.col_range(columns);
+                for (i, t) in piece.rows.enumerate() {
+                    preactivation(&x, taps, t, start[t] as usize, p);
+                    silu_row(p, y.row_mut(i));
+                }
+            },
+        );
+    }
+}
+
+/// Gradients of the convolution.
+#[derive(Debug, Clone)]
+pub struct ConvSiluBwd {
+    /// Gradient of the activated output.
+    pub dy: Tensor,
+    /// Input channels of the forward pass.
+    pub x: Tensor,
+    /// Taps [c, K].
+    pub w: Tensor,
+    /// Bias.
+    pub b: Tensor,
+    /// First token of each token's document.
+    pub start: Tensor,
+    /// Gradient of the input.
+    pub dx: Tensor,
+    /// Gradient of the taps.
+    pub dw: Tensor,
+    /// Gradient of the bias.
+    pub db: Tensor,
+    /// Add to `dw` and `db` instead of overwriting them.
+    pub accumulate: bool,
+    /// Workspace [K + 1, c].
+    pub partial: Tensor,
+}
+
+impl Operation for ConvSiluBwd {
+    const NAME: &'static str = "conv_silu_bwd";
+    fn operands(&self, visit: &mut dyn FnMut(&'static str, Tensor, Access)) {
+        visit("dy", self.dy, Access::Read);
+        visit("x", self.x, Access::Read);
+        visit("w", self.w, Access::Read);
+        visit("b", self.b, Access::Read);
+        visit("start", self.start, Access::Read);
+        visit("dx", self.dx, Access::Write);
+        visit("dw", self.dw, Access::output(self.accumulate));
+        visit("db", self.db, Access::output(self.accumulate));
+        visit("partial", self.partial, Access::Write);
+    }
+    fn dtype(&self) -> DType {
+        self.dy.dtype
+    }
+    fn cpu_scratch(&self) -> usize {
+        // Taps and bias by row, the pre-activation, and a ring of K rows of dx; at least the transposed dw.
+        (2 * self.w.cols + 2) * self.x.cols
+    }
+}
+
+simd_fn! {
+    /// Turns the pre-activation into its gradient.
+    fn silu_gradient<A: Element>(dy: &[A], p: &mut [A::Acc]) {
+        for (p, dy) in p.iter_mut().zip(dy) {
+            let s = p.sigmoid();
+            *p = dy.widen() * s * (A::Acc::ONE + *p * (A::Acc::ONE - s));
+        }
+    }
+}
+
+simd_fn! {
+    /// `dx += w * dp` and `dw += dp * x` over the channels of a tap.
+    fn tap_gradient<A: Element>(w: &[A::Acc], dp: &[A::Acc], x: &[A], dx: &mut [A::Acc], dw: &mut [A::Acc]) {
+        for i in 0..dp.len() {
+            dx[i] += w[i] * dp[i];
+            dw[i] += dp[i] * x[i].widen();
+        }
+    }
+}
+
+impl CpuKernel for ConvSiluBwd {
+    fn run<A: Element>(&self, cpu: &Cpu<'_>) {
+        let (dy, x, w) = (
+            cpu.read::<A>(self.dy),
+            cpu.read::<A>(self.x),
+            cpu.read::<A>(self.w),
+        );
+        let (b, start) = (
+            cpu.read::<A>(self.b).row(0),
+            cpu.read_i32(self.start).as_slice(),
+        );
+        let (kernel, rows) = (w.cols, x.rows);
+        let parts = column_parts(x.cols, CHANNELS);
+        let width = x.cols / parts;
+        let mut partial = cpu.write::<A::Acc>(self.partial);
+        let out = (
+            Columns(cpu.write::<A>(self.dx)),
+            Columns(partial.reborrow()),
+        );
+        cpu.workers.grid::<A::Acc, _>(
+            rows.max(1),
+            usize::MAX,
+            parts,
+            out,
+            |piece, (mut dx, mut sums), scratch| {
+                let columns = piece.part * width..(piece.part + 1) * width;
+                let (taps, rest) = scratch.split_at_mut((kernel + 1) * width);
+                let (p, rest) = rest.split_at_mut(width);
+                let ring = &mut rest[..kernel * width];
+                taps_by_row(w.row_range(columns.clone()), &b[columns.clone()], taps);
+                let (x, dy) = (x.col_range(columns.clone()), dy.col_range(columns));
+                for k in 0..=kernel {
+                    sums.0.row_mut(k).fill(A::Acc::ZERO);
+                }
+                ring.fill(A::Acc::ZERO);
+                for t in 0..rows {
+                    // Row t of dx receives from tokens t .. t + K - 1; slot t mod K holds it meanwhile.
+                    preactivation(&x, taps, t, start[t] as usize, p);
+                    silu_gradient(dy.row(t), p);
+                    for k in 0..kernel {
+                        if t + k + 1 >= start[t] as usize + kernel {
+                            let s = t + k + 1 - kernel;
+                            let slot = &mut ring[s % kernel * width..(s % kernel + 1) * width];
+                            tap_gradient(
+                                &taps[k * width..(k + 1) * width],
+                                p,
+                                x.row(s),
+                                slot,
+                                sums.0.row_mut(k),
+                            );
+                        }
+                    }
+                    super::rms_norm::add_to(p, sums.0.row_mut(kernel));
+                    if t + 1 >= kernel {
+                        finish_row(ring, t + 1 - kernel, kernel, &mut dx.0);
+                    }
+                }
+                for s in (rows + 1).saturating_sub(kernel)..rows {
+                    finish_row(ring, s, kernel, &mut dx.0);
+                }
+            },
+        );
+        let partial = partial.as_mat();
+        store_transposed(cpu, partial.row_range(0..kernel), self.dw, self.accumulate);
+        store_gradient(cpu, partial.row(kernel), self.db, self.accumulate);
+    }
+}
+
+/// Writes the finished row `s` of dx from its ring slot and clears the slot.
+fn finish_row<A: Element>(ring: &mut [A::Acc], s: usize, kernel: usize, dx: &mut MatMut<'_, A>) {
+    let slot = &mut ring[s % kernel * dx.cols..(s % kernel + 1) * dx.cols];
+    simd::narrow(slot, dx.row_mut(s));
+    slot.fill(A::Acc::ZERO);
+}
