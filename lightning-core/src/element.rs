@@ -97,7 +97,7 @@ pub trait Real:
     fn ln_1p(self) -> Self;
     /// Square root, correctly rounded.
     fn sqrt(self) -> Self;
-    /// Larger of two numbers.
+    /// Larger of two numbers; `other` when one is NaN, so that `bound.max(x)` keeps a NaN of `x`.
     fn max(self, other: Self) -> Self;
     /// Neither infinite nor NaN.
     fn is_finite(self) -> bool;

@@ -1,6 +1,10 @@
 //! What the golden and property tests share: reading a golden folder, and running a model on the CPU device.
 #![allow(dead_code)]
 
+pub mod cases;
+pub mod gradcheck;
+pub mod random;
+pub mod tiny;
 pub mod unit;
 
 use lightning_core::config::ModelConfig;

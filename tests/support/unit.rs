@@ -2,7 +2,7 @@
 
 use lightning_core::cpu::CpuDevice;
 use lightning_core::device::Device;
-use lightning_core::program::{Builder, Op, Persistent, Space};
+use lightning_core::program::{Builder, Op, Persistent, Program, Space};
 use lightning_core::tensor::{DType, Tensor};
 
 /// Operands and their values.
@@ -76,6 +76,16 @@ impl Unit {
         self.acc(rows, cols, &vec![0.0; rows * cols])
     }
 
+    /// A gradient that is overwritten (starts poisoned) or added to (starts with `start`).
+    pub fn gradient(&mut self, rows: usize, cols: usize, accumulate: bool) -> Tensor {
+        if accumulate {
+            let start: Vec<f64> = (0..rows * cols).map(|i| (i % 7) as f64 - 3.0).collect();
+            self.acc(rows, cols, &start)
+        } else {
+            self.out_acc(rows, cols)
+        }
+    }
+
     /// Changes the initial value of an operand.
     pub fn set(&mut self, tensor: Tensor, values: &[f64]) {
         let slot = self
@@ -110,41 +120,63 @@ impl Unit {
         (self.ints(1, tokens, &start), self.ints(1, tokens, &end))
     }
 
+    /// Document bounds of tokens that carry document ids.
+    pub fn bounds_of(&mut self, doc: &[i32], row_len: usize) -> (Tensor, Tensor) {
+        let cuts: Vec<i32> = (1..doc.len())
+            .filter(|t| doc[*t] != doc[*t - 1])
+            .map(|t| t as i32)
+            .collect();
+        self.bounds(doc.len(), row_len, &cuts)
+    }
+
     /// Runs operations on fresh copies of the operands.
     pub fn run(&self, ops: Vec<Op>) -> Results {
+        let mut results = self.prepare(ops);
+        results.run(self);
+        results
+    }
+
+    /// A device with the program of the given operations, to be run with any values of the operands.
+    pub fn prepare(&self, ops: Vec<Op>) -> Results {
         let mut builder = Builder::new(&self.table, false);
         for op in ops {
             builder.push(op);
         }
         let program = builder.finish("unit").expect("a well-formed program");
-        let mut device = CpuDevice::new(&self.table, &[&program], self.threads).expect("device");
-        for (tensor, values) in &self.values {
-            if tensor.dtype == DType::I32 {
-                let values: Vec<i32> = values.iter().map(|v| *v as i32).collect();
-                device
-                    .write_slice(self.table.buffers(), *tensor, &values)
-                    .expect("write");
-            } else {
-                device
-                    .write_f64(self.table.buffers(), *tensor, values)
-                    .expect("write");
-            }
-        }
-        device.run(&program).expect("run");
+        let device = CpuDevice::new(&self.table, &[&program], self.threads).expect("device");
         Results {
             device,
             table: self.table.clone(),
+            program,
         }
     }
 }
 
-/// Operands after a run.
+/// Operands on a device.
 pub struct Results {
     device: CpuDevice,
     table: Persistent,
+    program: Program,
 }
 
 impl Results {
+    /// Writes all operands and runs the operations.
+    pub fn run(&mut self, unit: &Unit) {
+        for (tensor, values) in &unit.values {
+            if tensor.dtype == DType::I32 {
+                let values: Vec<i32> = values.iter().map(|v| *v as i32).collect();
+                self.device
+                    .write_slice(self.table.buffers(), *tensor, &values)
+                    .expect("write");
+            } else {
+                self.device
+                    .write_f64(self.table.buffers(), *tensor, values)
+                    .expect("write");
+            }
+        }
+        self.device.run(&self.program).expect("run");
+    }
+
     pub fn get(&self, tensor: Tensor) -> Vec<f64> {
         self.device
             .read_f64(self.table.buffers(), tensor)

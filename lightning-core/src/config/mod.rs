@@ -90,6 +90,9 @@ pub struct MtpConfig {
     pub depth: usize,
 }
 
+/// Largest depth of multi-token prediction: all heads go through one loss operation, whose operands are counted.
+pub const MAX_MTP_DEPTH: usize = 8;
+
 /// A member of the model family.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
@@ -262,6 +265,11 @@ impl ModelConfig {
                     "[]",
                     "an MTP block needs at least one layer",
                 ));
+            }
+            if mtp.depth > MAX_MTP_DEPTH {
+                let reason =
+                    format!("at most {MAX_MTP_DEPTH} applications of the block are supported");
+                return Err(refuse("mtp_num_layers", mtp.depth, &reason));
             }
         }
         Ok(())

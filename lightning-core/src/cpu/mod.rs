@@ -120,6 +120,13 @@ impl CpuDevice {
         self.regions.iter().map(Region::len).sum::<usize>() + self.scratch.len()
     }
 
+    /// Overwrites the arena and the scratch of all workers with one byte; 0xFF makes every number a NaN. Tests use it to
+    /// show that no operation reads what its program did not write.
+    pub fn poison(&mut self, byte: u8) {
+        self.regions[Space::Arena.index()].bytes_mut().fill(byte);
+        self.scratch.bytes_mut().fill(byte);
+    }
+
     /// Number of threads.
     pub fn threads(&self) -> usize {
         self.threads

@@ -173,6 +173,21 @@ impl Model {
                 "micro-batches are limited to 33 million tokens",
             );
         }
+        let Precision { act, grad } = spec.precision;
+        if grad != act.accumulator() && (grad != DType::BF16 || act == DType::F64) {
+            return Err(CoreError::Config {
+                key: "grad_accum_dtype".to_string(),
+                value: grad.to_string(),
+                reason: alloc::format!(
+                    "gradients of {act} programs are kept in {}{}",
+                    act.accumulator(),
+                    if act == DType::F64 { "" } else { " or bf16" }
+                ),
+            });
+        }
+        if spec.objective.scale == LossScale::MeanOfMeans(0) {
+            return refuse("micro_batches", 0, "a step needs at least one micro-batch");
+        }
         Ok(tensors::lay_out(spec))
     }
 

@@ -56,6 +56,9 @@ impl Operation for ConvSiluFwd {
     fn dtype(&self) -> DType {
         self.y.dtype
     }
+    fn flops(&self) -> u64 {
+        2 * (self.x.rows * self.x.cols * self.w.cols) as u64
+    }
     fn cpu_scratch(&self) -> usize {
         (self.w.cols + 2) * self.x.cols
     }

@@ -63,7 +63,7 @@ impl CpuKernel for SoftplusDtFwd {
             |piece, mut delta, _| {
                 for (i, t) in piece.rows.enumerate() {
                     for ((d, r), b) in delta.row_mut(i).iter_mut().zip(raw.row(t)).zip(bias) {
-                        *d = (r.widen() + *b).softplus().max(min);
+                        *d = min.max((r.widen() + *b).softplus());
                     }
                 }
             },

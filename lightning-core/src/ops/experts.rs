@@ -106,7 +106,7 @@ simd_fn! {
     /// `a = w max(p, 0)^2`.
     fn activate<A: Element>(p: &[A], w: A::Acc, a: &mut [A]) {
         for (a, p) in a.iter_mut().zip(p) {
-            let r = p.widen().max(A::Acc::ZERO);
+            let r = A::Acc::ZERO.max(p.widen());
             *a = A::narrow(w * (r * r));
         }
     }
@@ -225,7 +225,7 @@ simd_fn! {
         let two_w = A::Acc::from_f64(2.0) * w;
         for ((p, a), dp) in p.chunks(LANES).zip(a.chunks_mut(LANES)).zip(dp.chunks_mut(LANES)) {
             for (l, ((p, a), dp)) in p.iter().zip(a).zip(dp).enumerate() {
-                let r = p.widen().max(A::Acc::ZERO);
+                let r = A::Acc::ZERO.max(p.widen());
                 let da = dp.widen();
                 acc[l] += r * r * da;
                 *a = A::narrow(w * (r * r));

@@ -40,7 +40,7 @@ impl Operation for Relu2Fwd {
 simd_fn! {
     fn forward_row<A: Element>(x: &[A], y: &mut [A]) {
         for (o, v) in y.iter_mut().zip(x) {
-            let r = v.widen().max(A::Acc::ZERO);
+            let r = A::Acc::ZERO.max(v.widen());
             *o = A::narrow(r * r);
         }
     }
@@ -90,7 +90,7 @@ simd_fn! {
     fn backward_row<A: Element>(x: &[A], dy: &[A], dx: &mut [A]) {
         let two = A::Acc::from_f64(2.0);
         for ((d, v), g) in dx.iter_mut().zip(x).zip(dy) {
-            *d = A::narrow(two * v.widen().max(A::Acc::ZERO) * g.widen());
+            *d = A::narrow(two * A::Acc::ZERO.max(v.widen()) * g.widen());
         }
     }
 }

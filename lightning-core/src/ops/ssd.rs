@@ -460,6 +460,8 @@ simd_fn! {
                 gr[j] = w * cr[j];
             }
             kr[i + 1..].fill(R::ZERO);
+            // The diagonal is in both sums and cancels: leaving it out keeps its rounding errors out as well.
+            gr[i] = R::ZERO;
             let mut acc = [R::ZERO; simd::LANES];
             for chunk in gr.chunks(simd::LANES) {
                 for (a, m) in acc.iter_mut().zip(chunk) {
@@ -614,8 +616,11 @@ impl CpuKernel for SsdScanBwd {
                             let r = k * p..(k + 1) * p;
                             let decay = (last - l[k]).exp();
                             let u = dt[k] * decay * dot_rows(&xw[r.clone()], &tp[r.clone()]);
-                            dl[k] -= u;
-                            through += u;
+                            // The last token's term would be subtracted and added.
+                            if k + 1 < q {
+                                dl[k] -= u;
+                                through += u;
+                            }
                             axpy(decay, &tp[r.clone()], &mut dxd[r.clone()]);
                             ts[r.clone()].copy_from_slice(&xw[r.clone()]);
                             scale(dt[k] * decay, &mut ts[r]);

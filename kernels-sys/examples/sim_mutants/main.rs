@@ -1,0 +1,289 @@
+//! Plants faults in kernels and reports which of them the virtual GPU finds; `cargo xtask sim-mutants` runs this.
+//!
+//! ```text
+//! sim_mutants --pipeline gemm_pipeline.ptx --seed 7 --count 200 [--at-least 95] [--json] [--list]
+//! ```
+//!
+//! Mutants are drawn from all sites of the RMSNorm kernels and of the pipeline, half from each. Every mutant runs in a
+//! process of its own, because one that waits for ever must be ended from outside; it is compared with the original by
+//! a hash of everything that it leaves in memory, under two schedules.
+
+#[path = "../../tests/virtual_gpu/mod.rs"]
+mod virtual_gpu;
+
+mod pipeline;
+mod sites;
+mod workloads;
+
+use std::collections::BTreeMap;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use kernels_sys::Arch;
+use sites::Site;
+use virtual_gpu::Random;
+
+/// A mutant that has not ended after this long waits for something that does not come.
+const LONGEST: Duration = Duration::from_secs(30);
+/// Seed of the inputs that every mutant gets.
+const INPUTS_SEED: u64 = 20;
+
+/// What became of a mutant.
+enum Outcome {
+    /// A check reported it.
+    Check(String),
+    /// Its results differ.
+    Value,
+    /// It did not end.
+    Endless,
+    /// Nothing shows.
+    Survived,
+}
+
+struct Arguments {
+    pipeline: String,
+    seed: u64,
+    count: usize,
+    /// Percent of the mutants that must be found for success.
+    at_least: usize,
+    json: bool,
+    list: bool,
+    /// Run this one mutant of `kernel` and print what is found.
+    child: Option<(String, usize)>,
+}
+
+fn main() -> ExitCode {
+    match parse(std::env::args().skip(1)).and_then(run) {
+        Ok(code) => code,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
+    let mut out = Arguments {
+        pipeline: String::new(),
+        seed: 1,
+        count: 20,
+        at_least: 0,
+        json: false,
+        list: false,
+        child: None,
+    };
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
+        let number = |text: String| {
+            text.parse::<u64>()
+                .map_err(|_| format!("`{text}` is not a number"))
+        };
+        match word.as_str() {
+            "--pipeline" => out.pipeline = value()?,
+            "--seed" => out.seed = number(value()?)?,
+            "--count" => out.count = number(value()?)? as usize,
+            "--at-least" => out.at_least = number(value()?)? as usize,
+            "--json" => out.json = true,
+            "--list" => out.list = true,
+            "--child" => out.child = Some((value()?, number(value()?)? as usize)),
+            _ => return Err(format!("unknown argument {word}")),
+        }
+    }
+    if out.pipeline.is_empty() {
+        return Err("--pipeline must name the PTX of xtask/mutants/gemm_pipeline.cu".into());
+    }
+    Ok(out)
+}
+
+/// The two modules: PTX text of the RMSNorm family and of the pipeline.
+fn modules(pipeline: &str) -> Result<[String; 2], String> {
+    let image = kernels_sys::image("norm/rms_norm", Arch::Sm90a).ok_or_else(|| {
+        kernels_sys::absent()
+            .unwrap_or("no image for sm_90a")
+            .to_string()
+    })?;
+    let text =
+        std::fs::read_to_string(pipeline).map_err(|e| format!("cannot read {pipeline}: {e}"))?;
+    Ok([image.ptx().to_string_lossy().into_owned(), text])
+}
+
+fn run(arguments: Arguments) -> Result<ExitCode, String> {
+    let modules = modules(&arguments.pipeline)?;
+    let text_of = |kernel: &str| &modules[usize::from(kernel == pipeline::KERNEL)];
+    let all: Vec<Vec<Site>> = modules.iter().map(|text| sites::sites(text)).collect();
+    if let Some((kernel, index)) = &arguments.child {
+        let half = usize::from(kernel == pipeline::KERNEL);
+        let mutant = sites::mutated(&modules[half], &all[half][*index]);
+        return Ok(child(kernel, &mutant));
+    }
+    if arguments.list {
+        for site in all.iter().flatten() {
+            println!(
+                "{}:{} {:?}: {} -> {}",
+                site.kernel,
+                site.line + 1,
+                site.kind,
+                site.before,
+                site.after
+            );
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+
+    let mut originals = BTreeMap::new();
+    for kernel in all.iter().flatten().map(|site| &site.kernel) {
+        if !originals.contains_key(kernel) {
+            let hash = workloads::run(kernel, text_of(kernel), INPUTS_SEED, 1, true)
+                .map_err(|why| format!("the original {kernel} is not right: {why}"))?;
+            originals.insert(kernel.clone(), hash);
+        }
+    }
+    let mut random = Random::seeded(arguments.seed);
+    let mut tally: BTreeMap<String, [usize; 2]> = BTreeMap::new();
+    let (mut by_check, mut by_value, mut endless, mut survivors) = (0, 0, 0, Vec::new());
+    for n in 0..arguments.count {
+        let half = n % 2;
+        let index = (random.bits() % all[half].len() as u64) as usize;
+        let site = &all[half][index];
+        let outcome = mutant(&arguments.pipeline, site, index, originals[&site.kernel])?;
+        let found = &mut tally.entry(format!("{:?}", site.kind)).or_default()[0];
+        let said = match &outcome {
+            Outcome::Check(what) => {
+                by_check += 1;
+                format!("check: {what}")
+            }
+            Outcome::Value => {
+                by_value += 1;
+                "value".to_string()
+            }
+            Outcome::Endless => {
+                endless += 1;
+                "endless".to_string()
+            }
+            Outcome::Survived => "SURVIVED".to_string(),
+        };
+        let line = format!(
+            "{}:{} {:?}: {} -> {}",
+            site.kernel,
+            site.line + 1,
+            site.kind,
+            site.before,
+            site.after
+        );
+        if matches!(outcome, Outcome::Survived) {
+            survivors.push(line.clone());
+        } else {
+            *found += 1;
+        }
+        tally.entry(format!("{:?}", site.kind)).or_default()[1] += 1;
+        eprintln!("{line}\n    {said}");
+    }
+    report(&arguments, by_check, by_value + endless, &survivors, &tally);
+    let found = by_check + by_value + endless;
+    Ok(ExitCode::from(u8::from(
+        found * 100 < arguments.at_least * arguments.count,
+    )))
+}
+
+/// Runs a mutant under two schedules; what it leaves is one line on standard output.
+fn child(kernel: &str, mutant: &str) -> ExitCode {
+    for schedule in [1, 2] {
+        match workloads::run(kernel, mutant, INPUTS_SEED, schedule, false) {
+            Ok(hash) => println!("hash {hash:016x}"),
+            Err(why) => {
+                println!("found {}", why.lines().next().unwrap_or_default());
+                break;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn mutant(pipeline: &str, site: &Site, index: usize, original: u64) -> Result<Outcome, String> {
+    let program =
+        std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
+    let mut process = Command::new(program)
+        .args([
+            "--pipeline",
+            pipeline,
+            "--child",
+            &site.kernel,
+            &index.to_string(),
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| format!("cannot start a mutant: {e}"))?;
+    let started = Instant::now();
+    loop {
+        match process
+            .try_wait()
+            .map_err(|e| format!("cannot wait for a mutant: {e}"))?
+        {
+            Some(_) => break,
+            None if started.elapsed() > LONGEST => {
+                // It may end between the two calls: then there is nothing to kill.
+                let _ = process.kill();
+                let _ = process.wait();
+                return Ok(Outcome::Endless);
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+    let output = process
+        .wait_with_output()
+        .map_err(|e| format!("cannot read from a mutant: {e}"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if let Some(what) = said.lines().find_map(|line| line.strip_prefix("found ")) {
+        return Ok(Outcome::Check(what.to_string()));
+    }
+    if !output.status.success() {
+        return Err(format!(
+            "the virtual GPU itself failed on {} line {}: {}",
+            site.kernel,
+            site.line + 1,
+            output.status
+        ));
+    }
+    let same = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("hash "))
+        .all(|h| h == format!("{original:016x}"));
+    Ok(if same {
+        Outcome::Survived
+    } else {
+        Outcome::Value
+    })
+}
+
+fn report(
+    arguments: &Arguments,
+    by_check: usize,
+    by_value: usize,
+    survivors: &[String],
+    tally: &BTreeMap<String, [usize; 2]>,
+) {
+    let percent = 100.0 * (by_check + by_value) as f64 / arguments.count.max(1) as f64;
+    if arguments.json {
+        let quoted: Vec<String> = survivors.iter().map(|s| format!("{s:?}")).collect();
+        println!(
+            "{{\"seed\":{},\"count\":{},\"found_by_check\":{by_check},\"found_by_value\":{by_value},\"survived\":[{}]}}",
+            arguments.seed,
+            arguments.count,
+            quoted.join(",")
+        );
+        return;
+    }
+    for (kind, [found, all]) in tally {
+        println!("{kind:12} {found:4} of {all:4} found");
+    }
+    println!(
+        "seed {}: {} mutants, {by_check} found by check, {by_value} by value, {} survived ({percent:.1} % found)",
+        arguments.seed,
+        arguments.count,
+        survivors.len()
+    );
+    for survivor in survivors {
+        println!("survived: {survivor}");
+    }
+}

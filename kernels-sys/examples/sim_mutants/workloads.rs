@@ -1,0 +1,147 @@
+//! What is run to tell a mutant from the original: launches that reach every path, and a hash of all that they leave.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+use kernels_sys::RmsNormBwdDwParams;
+use ptx_sim::exec::Module;
+use std::sync::Arc;
+
+use super::pipeline;
+use super::virtual_gpu::rms_norm::{BackwardCase, ForwardCase, Inputs, XOut, backward, forward};
+use super::virtual_gpu::{Bf16, Element, Random, Trouble, VirtualGpu};
+
+/// Runs the launches for `kernel` with `ptx` in place of its module. Inputs depend on `inputs_seed` alone, the schedule
+/// on `schedule_seed`. The hash covers every output; an error says what was found instead. With `verify` a product of
+/// the pipeline that is wrong is an error too; the RMSNorm kernels have tests of their own for that.
+pub fn run(
+    kernel: &str,
+    ptx: &str,
+    inputs_seed: u64,
+    schedule_seed: u64,
+    verify: bool,
+) -> Result<u64, String> {
+    let gpu = VirtualGpu::new(schedule_seed)
+        .ok_or("built without kernels: run `cargo xtask setup-cuda`")?;
+    let mut random = Random::seeded(inputs_seed);
+    let mut hasher = DefaultHasher::new();
+    if kernel == pipeline::KERNEL {
+        let module = Arc::new(Module::load(ptx).map_err(|e| format!("refused at load: {e}"))?);
+        // Every number of stages up to twice around the ring; then tiles that the tensors end in.
+        let depths = [8, 64, 128, 192, 200, 256, 320, 384, 400];
+        for shape in depths
+            .map(|k| (256, 128, k))
+            .into_iter()
+            .chain([(300, 200, 328)])
+        {
+            let product = pipeline::product(gpu.machine(), &module, shape, &mut random)?;
+            hash_elements(&product.got, &mut hasher);
+            if verify && product.got != product.want {
+                return Err(format!("the product of {shape:?} is wrong"));
+            }
+        }
+        return Ok(hasher.finish());
+    }
+    gpu.replace_module("norm/rms_norm", ptx)
+        .map_err(|e| format!("refused at load: {e}"))?;
+    let outcome = match kernel {
+        "rms_norm_fwd_bf16" => forward_shapes::<Bf16>(&gpu, &mut random, &mut hasher),
+        "rms_norm_fwd_f32" => forward_shapes::<f32>(&gpu, &mut random, &mut hasher),
+        "rms_norm_bwd_bf16" => backward_shapes::<Bf16>(&gpu, &mut random, &mut hasher),
+        "rms_norm_bwd_f32" => backward_shapes::<f32>(&gpu, &mut random, &mut hasher),
+        "rms_norm_bwd_dw" => dw_shapes(&gpu, &mut random, &mut hasher),
+        other => return Err(format!("no launches are known for {other}")),
+    };
+    outcome
+        .map(|()| hasher.finish())
+        .map_err(|trouble| trouble.to_string())
+}
+
+/// Widths that end inside each of the pieces that the threads take: unaligned rows in pieces of 384, then aligned rows
+/// in pieces of 384 packs.
+fn widths<T: Element>() -> Vec<(usize, usize)> {
+    let pack = 16 / size_of::<T>();
+    let unaligned = (0..10).map(|piece| (piece * 384 + 37 + piece, 1));
+    let aligned = [5, 384 + 9, 768 + 31, 1152 + 3].map(|packs| (packs * pack, pack));
+    unaligned.chain(aligned).collect()
+}
+
+fn forward_shapes<T: Element>(
+    gpu: &VirtualGpu,
+    random: &mut Random,
+    hasher: &mut DefaultHasher,
+) -> Result<(), Trouble> {
+    for (n, (h, pad)) in widths::<T>().into_iter().enumerate() {
+        let inputs = Inputs::<T>::new(random, (5, h, pad));
+        let case = ForwardCase {
+            kernel: "rms_norm_fwd",
+            // One block more than there are rows, or fewer.
+            grid: [2, 6][n % 2],
+            with_b: n % 4 != 1,
+            x_out: XOut::ALL[n % 3],
+            shift: 0,
+        };
+        let left = forward(gpu, &inputs, case)?;
+        hash_elements(&left.x_out.unwrap_or_default(), hasher);
+        hash_elements(&left.y, hasher);
+        hash_elements(&left.rstd.unwrap_or_default(), hasher);
+    }
+    Ok(())
+}
+
+fn backward_shapes<T: Element>(
+    gpu: &VirtualGpu,
+    random: &mut Random,
+    hasher: &mut DefaultHasher,
+) -> Result<(), Trouble> {
+    for (n, (h, pad)) in widths::<T>().into_iter().enumerate() {
+        let inputs = Inputs::<T>::new(random, (7, h, pad));
+        let x_out = inputs.x_out(true);
+        let case = BackwardCase {
+            naive: false,
+            grid: [2, 5][n % 2],
+            block_tokens: 2,
+            accumulate: n % 2 == 0,
+            shift: 0,
+        };
+        let left = backward(gpu, &inputs, &x_out, case)?;
+        hash_elements(&left.d_res, hasher);
+        hash_elements(&left.dw, hasher);
+    }
+    Ok(())
+}
+
+fn dw_shapes(
+    gpu: &VirtualGpu,
+    random: &mut Random,
+    hasher: &mut DefaultHasher,
+) -> Result<(), Trouble> {
+    for (n, blocks) in [0usize, 1, 15, 17, 101, 16 * 8, 16 * 17 - 3]
+        .into_iter()
+        .enumerate()
+    {
+        let h = [45, 32, 7][n % 3];
+        let partial: Vec<f32> = random.elements(blocks * h, 0.0, 1.0);
+        let (source, dw) = (
+            gpu.upload(&partial),
+            gpu.upload(&random.elements::<f32>(h, 0.0, 1.0)),
+        );
+        let params = RmsNormBwdDwParams {
+            dw_partial: source.address,
+            dw: dw.address,
+            blocks: blocks as i64,
+            h: h as i32,
+            accumulate: (n % 2) as i32,
+        };
+        gpu.launch("rms_norm_bwd_dw", h.div_ceil(32) as u64, &params)?;
+        dw.check_guards::<f32>("dw", 1, h, h)?;
+        hash_elements(&dw.read::<f32>(0, h), hasher);
+    }
+    Ok(())
+}
+
+fn hash_elements<T: Element>(elements: &[T], hasher: &mut DefaultHasher) {
+    for element in elements {
+        element.to_bytes().hash(hasher);
+    }
+}

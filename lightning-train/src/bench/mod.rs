@@ -1,0 +1,5 @@
+//! Benchmarks of the verb `bench`.
+
+mod step;
+
+pub use step::step;

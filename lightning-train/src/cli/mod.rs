@@ -1,0 +1,226 @@
+//! The command line: `lightning-train VERB [--flags] [section.key=value ...]`.
+//!
+//! [`run`] is the whole program without the process around it. What the verbs do is handed in as [`Actions`]; a verb
+//! without an action does not exist, in the help or elsewhere.
+
+pub mod argv;
+pub mod exit;
+pub mod help;
+pub mod train;
+pub mod verbs;
+
+use std::io::Write;
+
+use argh::FromArgs;
+
+use crate::config::error::ConfigError;
+use crate::config::nearest::nearest;
+use argv::{Flag, Normalised, normalise};
+pub use exit::{Exit, Failure};
+use help::VerbHelp;
+pub use train::TrainRequest;
+pub use verbs::{BenchStepArgs, VerifyParityArgs};
+
+/// What the verbs do. Results go to standard output, everything for people to standard error.
+#[derive(Default)]
+pub struct Actions {
+    /// Trains. Without it, `train` resolves and prints configurations only.
+    pub train: Option<fn(TrainRequest) -> Result<(), Failure>>,
+    /// `verify parity`.
+    pub verify_parity: Option<fn(VerifyParityArgs) -> Result<(), Failure>>,
+    /// `bench step`.
+    pub bench_step: Option<fn(BenchStepArgs) -> Result<(), Failure>>,
+}
+
+/// The surroundings of the program.
+pub struct Process<'a> {
+    /// Environment variables.
+    pub environment: &'a dyn Fn(&str) -> Option<String>,
+    /// Standard output.
+    pub out: &'a mut dyn Write,
+    /// Standard error.
+    pub err: &'a mut dyn Write,
+}
+
+const VERSION: &str = concat!("lightning-train ", env!("CARGO_PKG_VERSION"));
+
+/// Runs the command line (without the program's name) and says how the program ends.
+pub fn run(words: &[String], actions: &Actions, process: &mut Process<'_>) -> Exit {
+    match dispatch(words, actions, process) {
+        Ok(()) => Exit::Done,
+        Err(failure) => {
+            // A closed standard error leaves only the exit code.
+            let _ = writeln!(process.err, "error: {failure}");
+            failure.exit
+        }
+    }
+}
+
+fn verb_list(actions: &Actions) -> Vec<VerbHelp> {
+    let mut verbs = vec![
+        VerbHelp {
+            words: "train",
+            about: "train a model; --mode pretrain, sft or lora",
+        },
+        VerbHelp {
+            words: "pretrain",
+            about: "short for train --mode pretrain",
+        },
+        VerbHelp {
+            words: "sft",
+            about: "short for train --mode sft",
+        },
+        VerbHelp {
+            words: "lora",
+            about: "short for train --mode lora",
+        },
+    ];
+    if actions.verify_parity.is_some() {
+        verbs.push(VerbHelp {
+            words: "verify parity",
+            about: "compare a checkpoint with stored values, layer by layer",
+        });
+    }
+    if actions.bench_step.is_some() {
+        verbs.push(VerbHelp {
+            words: "bench step",
+            about: "time training steps on this machine",
+        });
+    }
+    verbs
+}
+
+fn dispatch(words: &[String], actions: &Actions, process: &mut Process<'_>) -> Result<(), Failure> {
+    let verbs = verb_list(actions);
+    let first = words.first().map(String::as_str).unwrap_or("");
+    match first {
+        "" => {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("a verb is missing\n\n{}", help::top(&verbs)),
+            ));
+        }
+        "--help" | "-h" | "help" => return print(process, &help::top(&verbs)),
+        "--version" | "-V" => return print(process, &format!("{VERSION}\n")),
+        "train" | "pretrain" | "sft" | "lora" => {
+            let line = normalise(&words[1..], verbs::TRAIN_FLAGS)?;
+            return match parse(&["lightning-train", first], &line)? {
+                Parsed::Help(text) => print(process, &(text + &help::train_tail())),
+                Parsed::Args(args) => train::train(first, args, line, actions, process),
+            };
+        }
+        _ => {}
+    }
+    let second = words.get(1).map(String::as_str).unwrap_or("");
+    match (first, second, actions) {
+        (
+            "verify",
+            "parity",
+            Actions {
+                verify_parity: Some(act),
+                ..
+            },
+        ) => two_words(
+            first,
+            second,
+            words,
+            verbs::VERIFY_PARITY_FLAGS,
+            process,
+            *act,
+        ),
+        (
+            "bench",
+            "step",
+            Actions {
+                bench_step: Some(act),
+                ..
+            },
+        ) => two_words(first, second, words, verbs::BENCH_STEP_FLAGS, process, *act),
+        _ => Err(unknown_verb(first, second, &verbs).into()),
+    }
+}
+
+fn unknown_verb(first: &str, second: &str, verbs: &[VerbHelp]) -> ConfigError {
+    let known = || verbs.iter().map(|v| v.words);
+    let follow: Vec<&str> = known()
+        .filter(|w| w.split(' ').next() == Some(first))
+        .collect();
+    let name = if follow.is_empty() {
+        first.to_string()
+    } else {
+        format!("{first} {second}").trim().to_string()
+    };
+    ConfigError::Unknown {
+        what: "verb",
+        nearest: if follow.is_empty() {
+            nearest(&name, known(), 3)
+        } else {
+            follow.into_iter().map(String::from).collect()
+        },
+        name,
+        hint: "`lightning-train --help` lists all".into(),
+    }
+}
+
+/// A verb of two words, without overrides.
+fn two_words<A: FromArgs>(
+    first: &str,
+    second: &str,
+    words: &[String],
+    flags: &[Flag],
+    process: &mut Process<'_>,
+    act: fn(A) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let line = normalise(&words[2..], flags)?;
+    if let Some(text) = line.overrides.first() {
+        let message =
+            format!("`{text}`: {first} {second} takes no overrides; see {first} {second} --help");
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    match parse(&["lightning-train", first, second], &line)? {
+        Parsed::Help(text) => print(process, &(text + "\n" + exit::EXIT_CODES)),
+        Parsed::Args(args) => act(args),
+    }
+}
+
+enum Parsed<A> {
+    Help(String),
+    Args(A),
+}
+
+fn parse<A: FromArgs>(command: &[&str], line: &Normalised) -> Result<Parsed<A>, Failure> {
+    let args: Vec<&str> = line.args.iter().map(String::as_str).collect();
+    match A::from_args(command, &args) {
+        Ok(args) => Ok(Parsed::Args(args)),
+        Err(exit) if exit.status.is_ok() => Ok(Parsed::Help(exit.output)),
+        Err(exit) => {
+            let message = format!(
+                "{}; see {} --help",
+                exit.output.trim_end(),
+                command.join(" ")
+            );
+            Err(Failure::new(Exit::Usage, message))
+        }
+    }
+}
+
+/// Writes a result to standard output. A reader that has seen enough (`| head`) is no failure.
+///
+/// # Errors
+/// The disk behind standard output is full.
+pub fn print(process: &mut Process<'_>, text: &str) -> Result<(), Failure> {
+    match process
+        .out
+        .write_all(text.as_bytes())
+        .and_then(|()| process.out.flush())
+    {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            let message = format!("cannot write to standard output: {e}");
+            Err(Failure::new(Exit::Unexpected, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

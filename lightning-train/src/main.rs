@@ -1,0 +1,30 @@
+//! `lightning-train`: the program around [`lightning_train::cli`].
+
+use lightning_train::cli::{Actions, Exit, Process, run};
+
+fn main() -> std::process::ExitCode {
+    let words: Result<Vec<String>, _> = std::env::args_os()
+        .skip(1)
+        .map(|w| w.into_string())
+        .collect();
+    let exit = match words {
+        Ok(words) => run(
+            &words,
+            &Actions {
+                train: Some(lightning_train::train::train),
+                verify_parity: Some(lightning_train::verify::parity),
+                bench_step: Some(lightning_train::bench::step),
+            },
+            &mut Process {
+                environment: &|name| std::env::var(name).ok(),
+                out: &mut std::io::stdout(),
+                err: &mut std::io::stderr(),
+            },
+        ),
+        Err(word) => {
+            eprintln!("error: the argument {word:?} is not UTF-8; rename the file or folder");
+            Exit::Usage
+        }
+    };
+    std::process::ExitCode::from(exit as u8)
+}

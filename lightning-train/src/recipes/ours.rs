@@ -1,0 +1,63 @@
+//! Recipes of this project and the pipeline's tiny one.
+
+use super::Recipe;
+use crate::config::choices::Mode::Pretrain;
+
+pub(super) const RECIPES: &[Recipe] = &[
+    Recipe {
+        name: "demo_pretrain_config",
+        about: "the real architecture in miniature: learns real text in about two minutes on two cores",
+        source: "this project",
+        mode: Pretrain,
+        machine: "a laptop",
+        gpus: 1,
+        benchmark: false,
+        base: None,
+        preset: Some("demo"),
+        settings: &[
+            ("dataset.kind", "text"),
+            ("dataset.split", "95,5,0"),
+            ("dataset.vocab_size", "4096"),
+            ("model.seq_length", "256"),
+            ("dataset.seq_length", "256"),
+            ("train.train_iters", "130"),
+            ("train.global_batch_size", "8"),
+            ("train.micro_batch_size", "8"),
+            ("optimizer.lr", "2e-3"),
+            ("optimizer.min_lr", "2e-4"),
+            ("optimizer.weight_decay", "0.1"),
+            ("scheduler.lr_warmup_iters", "20"),
+            ("scheduler.start_weight_decay", "0.1"),
+            ("scheduler.end_weight_decay", "0.1"),
+            ("validation.eval_interval", "65"),
+            ("validation.eval_iters", "8"),
+            ("checkpoint.save_interval", "65"),
+            ("checkpoint.most_recent_k", "2"),
+            ("logger.log_interval", "5"),
+            ("mixed_precision.precision", "f32"),
+        ],
+    },
+    Recipe {
+        name: "tiny_pretrain_config",
+        about: "the training pipeline's smoke model, CP2 EP4",
+        source: "public pipeline, `-c tiny` of pretraining; spec: pipeline.md §1.4",
+        mode: Pretrain,
+        machine: "8 H100",
+        gpus: 8,
+        benchmark: false,
+        base: Some("nemotron_3_5_lightning_pretrain_config"),
+        preset: Some("pipeline_tiny"),
+        settings: &[
+            ("model.ffn_hidden_size", "512"),
+            ("model.expert_model_parallel_size", "4"),
+            ("model.context_parallel_size", "2"),
+            ("model.moe_token_dispatcher_type", "alltoall"),
+            ("model.moe_flex_dispatcher_backend", "null"),
+            ("model.moe_hybridep_num_sms", "null"),
+            ("train.train_iters", "1700"),
+            ("train.global_batch_size", "8"),
+            ("train.micro_batch_size", "1"),
+            ("scheduler.lr_warmup_iters", "32"),
+        ],
+    },
+];

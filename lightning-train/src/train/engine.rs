@@ -1,0 +1,259 @@
+//! A model on a device with the programs of its run: what the training loop, the benchmark and the verifiers drive.
+
+use lightning_core::CoreError;
+use lightning_core::cpu::CpuDevice;
+use lightning_core::device::Device;
+use lightning_core::model::{AdamConfig, Model, ModelSpec, ProgramKind, Trace, Training};
+use lightning_core::optim::StateSlot;
+use lightning_core::program::Program;
+use lightning_core::tensor::Tensor;
+use lightning_data::Batch;
+
+/// Threads to use when nothing is said: what the process may run on.
+pub fn available_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Losses of the micro-batches since they were last cleared.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LossSums {
+    /// Per head (LM, then MTP depths): sum of masked token losses.
+    pub sums: Vec<f64>,
+    /// Per head: tokens that counted.
+    pub tokens: Vec<f64>,
+    /// Per head: sum over micro-batches of mean losses.
+    pub means: Vec<f64>,
+    /// Per head: tokens whose label had the largest logit.
+    pub hits: Vec<f64>,
+    /// Per router: sum over micro-batches of auxiliary losses, coefficient included.
+    pub aux: Vec<f64>,
+}
+
+/// What an optimizer step reports.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepReport {
+    /// Global gradient norm before clipping.
+    pub grad_norm: f64,
+    /// Learning rate of the step.
+    pub learning_rate: f64,
+    /// Learning rate of the next step.
+    pub next_learning_rate: f64,
+    /// Whether the step was skipped.
+    pub skipped: bool,
+    /// Skipped steps since the last successful one.
+    pub skipped_in_a_row: u64,
+    /// Skipped steps of the run.
+    pub skipped_total: u64,
+    /// Samples consumed by successful steps.
+    pub consumed_samples: u64,
+    /// Successful steps.
+    pub steps: u64,
+}
+
+/// A model, its device and its programs.
+pub struct Engine {
+    /// The model.
+    pub model: Model,
+    /// Its device.
+    pub device: CpuDevice,
+    /// First micro-batch of a step.
+    pub first: Option<Program>,
+    /// Later micro-batches.
+    pub later: Option<Program>,
+    /// Forward only.
+    pub evaluate: Program,
+    /// Optimizer step.
+    pub optimizer: Option<Program>,
+}
+
+impl Engine {
+    /// Records the programs and allocates their memory. Without `adam` there is no optimizer; with `Training::Off` in
+    /// the specification there is no backward pass either.
+    ///
+    /// # Errors
+    /// Impossible sizes, or memory that the system refuses.
+    pub fn new(spec: ModelSpec, adam: Option<&AdamConfig>, threads: usize, trace: Trace) -> Result<Self, CoreError> {
+        let model = Model::new(spec)?;
+        let trains = model.spec.training != Training::Off;
+        let record = |kind| model.micro_batch(kind, trace);
+        let first = trains.then(|| record(ProgramKind::TrainFirst)).transpose()?;
+        let later = trains.then(|| record(ProgramKind::Train)).transpose()?;
+        let evaluate = record(ProgramKind::Evaluate)?;
+        let optimizer = adam.map(|adam| model.optimizer_step(adam)).transpose()?;
+        let mut programs = vec![&evaluate];
+        programs.extend([&first, &later, &optimizer].into_iter().flatten());
+        let device = CpuDevice::new(&model.persistent, &programs, threads)?;
+        Ok(Self { model, device, first, later, evaluate, optimizer })
+    }
+
+    fn write_i32(&mut self, tensor: Tensor, values: &[i32]) -> Result<(), CoreError> {
+        self.device.write_slice(self.model.persistent.buffers(), tensor, values)
+    }
+
+    /// Copies a micro-batch to the device, after checking that it fits the model.
+    ///
+    /// # Errors
+    /// `Input` for another size than the model was built for, ids outside the vocabulary, or more documents than planned.
+    pub fn load(&mut self, batch: &Batch) -> Result<(), CoreError> {
+        self.check(batch)?;
+        let inputs = self.model.inputs.clone();
+        self.write_i32(inputs.ids, &batch.tokens)?;
+        self.write_i32(inputs.labels, &batch.labels)?;
+        let mask: Vec<i32> = batch.loss_mask.iter().map(|m| i32::from(*m != 0.0)).collect();
+        self.write_i32(inputs.loss_mask, &mask)?;
+        if let Some(padding) = inputs.padding {
+            let mask: Vec<i32> = batch.padding_mask.iter().map(|p| i32::from(*p)).collect();
+            self.write_i32(padding, &mask)?;
+        }
+        let mut offsets = batch.documents.physical.0.clone();
+        let last = offsets.last().copied().unwrap_or(0);
+        offsets.resize(inputs.cu_seqlens.cols, last);
+        self.write_i32(inputs.cu_seqlens, &offsets)
+    }
+
+    /// Sets the counter of the noise router (step, micro-batch); nothing to do with natural routing.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn set_noise_counter(&mut self, counter: [i32; 2]) -> Result<(), CoreError> {
+        match self.model.inputs.noise {
+            Some(tensor) => self.write_i32(tensor, &counter),
+            None => Ok(()),
+        }
+    }
+
+    fn check(&self, batch: &Batch) -> Result<(), CoreError> {
+        let refuse = |what: &str, reason: String| Err(CoreError::Input { what: what.to_string(), reason });
+        let shape = self.model.spec.batch;
+        if (batch.rows, batch.seq_length) != (shape.rows, shape.row_len) {
+            let reason = format!(
+                "it holds {} x {} tokens, the model was planned for {} x {}",
+                batch.rows, batch.seq_length, shape.rows, shape.row_len
+            );
+            return refuse("batch", reason);
+        }
+        let vocab = self.model.spec.config.vocab;
+        let outside = |id: &i32| usize::try_from(*id).map_or(true, |id| id >= vocab);
+        if let Some(position) = batch.tokens.iter().position(outside) {
+            let reason = format!(
+                "id {} at position {position} is outside the vocabulary of {vocab}; was it made with another tokenizer?",
+                batch.tokens[position]
+            );
+            return refuse("token ids", reason);
+        }
+        let counted = |t: &usize| batch.loss_mask[*t] != 0.0 && outside(&batch.labels[*t]);
+        if let Some(position) = (0..batch.labels.len()).find(counted) {
+            let reason = format!("label {} at position {position} is outside the vocabulary", batch.labels[position]);
+            return refuse("labels", reason);
+        }
+        let offsets = &batch.documents.physical.0;
+        if offsets.len() > shape.max_offsets {
+            let reason = format!("{} offsets, the model was planned for {}", offsets.len(), shape.max_offsets);
+            return refuse("documents", reason);
+        }
+        if offsets.windows(2).any(|w| w[0] > w[1]) || offsets.iter().any(|o| *o < 0 || *o as usize > batch.tokens.len()) {
+            return refuse("documents", "offsets must ascend within the batch".to_string());
+        }
+        if !shape.padding && batch.padding_mask.iter().any(|p| *p) {
+            return refuse("padding", "the batch has padding but the model was planned without a padding mask".into());
+        }
+        Ok(())
+    }
+
+    /// Forward and backward of the loaded micro-batch; the first one of a step clears gradients and losses.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn micro_batch(&mut self, is_first: bool) -> Result<(), CoreError> {
+        let program = if is_first { &self.first } else { &self.later };
+        self.device.run(program.as_ref().expect("an engine for training"))
+    }
+
+    /// Forward of the loaded micro-batch.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn evaluate(&mut self) -> Result<(), CoreError> {
+        self.device.run(&self.evaluate)
+    }
+
+    /// Sets the loss sums to zero (before an evaluation).
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn clear_losses(&mut self) -> Result<(), CoreError> {
+        let metrics = self.model.metrics;
+        for tensor in [metrics.losses, metrics.aux] {
+            self.device.write_f64(self.model.persistent.buffers(), tensor, &vec![0.0; tensor.len()])?;
+        }
+        Ok(())
+    }
+
+    /// The loss sums.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn losses(&self) -> Result<LossSums, CoreError> {
+        let metrics = self.model.metrics;
+        let losses = self.device.read_f64(self.model.persistent.buffers(), metrics.losses)?;
+        let column = |c: usize| losses.chunks(4).map(|row| row[c]).collect();
+        let aux = self.device.read_f64(self.model.persistent.buffers(), metrics.aux)?;
+        Ok(LossSums { sums: column(0), tokens: column(1), means: column(2), hits: column(3), aux })
+    }
+
+    /// Runs the optimizer on the accumulated gradients of `samples` samples.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn step(&mut self, samples: u64) -> Result<StepReport, CoreError> {
+        self.set_state(StateSlot::StepSamples, samples as f64)?;
+        self.device.run(self.optimizer.as_ref().expect("an engine with an optimizer"))?;
+        self.report()
+    }
+
+    /// The counters and values of the last step.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn report(&self) -> Result<StepReport, CoreError> {
+        let state = self.device.read_f64(self.model.persistent.buffers(), self.model.metrics.state)?;
+        let slot = |s: StateSlot| state[s as usize];
+        Ok(StepReport {
+            grad_norm: slot(StateSlot::GradNorm),
+            learning_rate: slot(StateSlot::LearningRate),
+            next_learning_rate: slot(StateSlot::NextLearningRate),
+            skipped: slot(StateSlot::Skip) != 0.0,
+            skipped_in_a_row: slot(StateSlot::SkippedInARow) as u64,
+            skipped_total: slot(StateSlot::Skipped) as u64,
+            consumed_samples: slot(StateSlot::Samples) as u64,
+            steps: slot(StateSlot::Steps) as u64,
+        })
+    }
+
+    /// Writes a slot of the device state block.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn set_state(&mut self, slot: StateSlot, value: f64) -> Result<(), CoreError> {
+        let tensor = self.model.metrics.state.columns(slot as usize, 1);
+        self.device.write_slice(self.model.persistent.buffers(), tensor, &[value])
+    }
+
+    /// Tokens per expert of the last step, one row per router.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn expert_counts(&self) -> Result<Vec<Vec<f64>>, CoreError> {
+        let counts = self.model.metrics.last_counts;
+        if counts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let values = self.device.read_f64(self.model.persistent.buffers(), counts)?;
+        Ok(values.chunks(counts.cols).map(<[f64]>::to_vec).collect())
+    }
+
+    /// Bytes that the device holds.
+    pub fn allocated_bytes(&self) -> usize {
+        self.device.allocated_bytes()
+    }
+}

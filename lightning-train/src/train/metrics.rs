@@ -1,0 +1,137 @@
+//! `metrics.jsonl`: one JSON object per line, appended and flushed step by step, under the field's names.
+
+use crate::cli::{Exit, Failure};
+use serde_json::{Map, Value, json};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Version of the records; the first line of a file names it.
+const SCHEMA: u32 = 1;
+
+/// What a training step reports.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepMetrics {
+    /// Steps taken, this one included.
+    pub iteration: u64,
+    /// Samples read, this step's included.
+    pub consumed_samples: u64,
+    /// Sum of token losses over loss tokens.
+    pub lm_loss: f64,
+    /// Mean over micro-batches of every MTP depth's mean loss.
+    pub mtp_losses: Vec<f64>,
+    /// Share of MTP predictions that were right, in percent.
+    pub mtp_acceptance: Vec<f64>,
+    /// Mean over routers of the auxiliary loss without its coefficient: 1 is perfect balance. Absent without routers.
+    pub load_balancing_loss: Option<f64>,
+    /// Global norm before clipping.
+    pub grad_norm: f64,
+    /// Learning rate of this step.
+    pub learning_rate: f64,
+    /// Milliseconds.
+    pub elapsed_ms: f64,
+    /// Tokens per second.
+    pub tokens_per_s: f64,
+    /// TFLOP/s by the public formula (recipes.md §4.1).
+    pub tflops_charged: f64,
+    /// TFLOP/s of the true shapes.
+    pub tflops_honest: f64,
+    /// Largest expert load over the mean, worst router.
+    pub expert_max_over_mean: Option<f64>,
+    /// Share of experts without a token, over all routers.
+    pub expert_dead_share: Option<f64>,
+    /// Loss tokens.
+    pub loss_tokens: u64,
+    /// Whether the step was skipped.
+    pub skipped: bool,
+    /// Skipped steps so far.
+    pub skipped_total: u64,
+    /// Milliseconds that the step waited for data.
+    pub data_wait_ms: f64,
+}
+
+/// A number that is not finite has no JSON; absent says so.
+fn number(value: f64) -> Value {
+    serde_json::Number::from_f64(value).map_or(Value::Null, Value::Number)
+}
+
+impl StepMetrics {
+    /// The record.
+    pub fn to_json(&self) -> Value {
+        let mut map = Map::new();
+        let mut put = |name: &str, value: Value| map.insert(name.to_string(), value);
+        put("iteration", self.iteration.into());
+        put("consumed_samples", self.consumed_samples.into());
+        put("lm loss", number(self.lm_loss));
+        for (k, loss) in self.mtp_losses.iter().enumerate() {
+            put(&format!("mtp_{} loss", k + 1), number(*loss));
+        }
+        if let Some(loss) = self.load_balancing_loss {
+            put("load_balancing_loss", number(loss));
+        }
+        put("grad_norm", number(self.grad_norm));
+        put("learning_rate", number(self.learning_rate));
+        put("elapsed_ms", number(self.elapsed_ms));
+        put("tokens_per_s", number(self.tokens_per_s));
+        put("tflops_charged", number(self.tflops_charged));
+        put("tflops_honest", number(self.tflops_honest));
+        for (k, share) in self.mtp_acceptance.iter().enumerate() {
+            put(&format!("mtp_{} acceptance", k + 1), number(*share));
+        }
+        if let Some(value) = self.expert_max_over_mean {
+            put("expert_max_over_mean", number(value));
+        }
+        if let Some(value) = self.expert_dead_share {
+            put("expert_dead_share", number(value));
+        }
+        put("loss_tokens", self.loss_tokens.into());
+        put("skipped", self.skipped.into());
+        put("skipped_total", self.skipped_total.into());
+        put("data_wait_ms", number(self.data_wait_ms));
+        Value::Object(map)
+    }
+}
+
+/// An open metrics file.
+pub struct MetricsFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl MetricsFile {
+    /// Opens a file for appending; a new one gets its schema line, an old one an event with the step that is resumed.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn open(path: &Path, resumed_at: Option<u64>) -> Result<Self, Failure> {
+        let is_new = !path.exists();
+        let open = OpenOptions::new().create(true).append(true).open(path);
+        let file = open.map_err(|e| Failure::new(Exit::Invalid, format!("cannot open {}: {e}", path.display())))?;
+        let mut metrics = Self { path: path.to_path_buf(), file };
+        if is_new {
+            metrics.write(&json!({ "event": "start", "schema": SCHEMA }))?;
+        }
+        if let Some(step) = resumed_at {
+            // Records past this step are superseded by what follows; nothing is rewritten.
+            metrics.write(&json!({ "event": "resume", "step": step }))?;
+        }
+        Ok(metrics)
+    }
+
+    /// Appends a record.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn write(&mut self, record: &Value) -> Result<(), Failure> {
+        let line = format!("{record}\n");
+        self.file.write_all(line.as_bytes()).map_err(|e| {
+            let message = format!("cannot write {}: {e}; free space, then resume from the last checkpoint", self.path.display());
+            Failure::new(Exit::Invalid, message)
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}

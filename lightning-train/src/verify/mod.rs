@@ -1,0 +1,5 @@
+//! Checks of the verb `verify`.
+
+mod parity;
+
+pub use parity::parity;

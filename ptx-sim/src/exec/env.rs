@@ -1,0 +1,70 @@
+//! What all blocks of a launch share.
+
+use super::lanes::LaneFn;
+use super::memory::{GlobalMemory, View};
+use super::settings::Settings;
+use super::tile_math::Mac;
+use crate::check::clock::SyncObject;
+use crate::ptx::module::{Kernel, Module};
+use crate::ptx::program::Program;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// Launch-wide state; shared by host threads.
+pub(crate) struct Env<'a> {
+    pub(crate) module: &'a Module,
+    pub(crate) kernel: &'a Kernel,
+    pub(crate) program: &'a Program,
+    pub(crate) memory: &'a GlobalMemory,
+    pub(crate) view: View<'a>,
+    pub(crate) settings: &'a Settings,
+    pub(crate) params: &'a [u8],
+    /// Device address of each module variable.
+    pub(crate) variables: Vec<u64>,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) cluster: [u32; 3],
+    pub(crate) explicit_cluster: bool,
+    pub(crate) threads: u32,
+    pub(crate) warps: usize,
+    /// Blocks of a cluster.
+    pub(crate) cluster_size: usize,
+    pub(crate) dynamic_shared: u32,
+    /// End of a block's shared memory, as an address.
+    pub(crate) shared_end: usize,
+    /// Registers of a block that `setmaxnreg` moves between warps, per thread of the launch.
+    pub(crate) registers: u32,
+    /// Whether that number is the compiled one.
+    pub(crate) registers_known: bool,
+    /// Launch number for the shadow cells, 1 to 1023.
+    pub(crate) launch: u64,
+    pub(crate) grid_id: u64,
+    pub(crate) lane_fn: LaneFn,
+    pub(crate) mac: Mac,
+    /// Whether global memory is checked for races (off for grids beyond the shadow's range).
+    pub(crate) global_races: bool,
+    /// Whether blocks can order each other through global memory.
+    pub(crate) orders: bool,
+    pub(crate) sync: Mutex<HashMap<u64, SyncObject>>,
+    /// Something changed that another block may wait for.
+    pub(crate) progress: AtomicU64,
+    pub(crate) stop: AtomicBool,
+    pub(crate) launched_dependents: AtomicBool,
+}
+
+impl Env<'_> {
+    /// Number of clusters in each direction.
+    pub(crate) fn clusters(&self) -> [u32; 3] {
+        std::array::from_fn(|i| self.grid[i] / self.cluster[i])
+    }
+
+    /// Entities of a unit's vector clocks besides the warps: see [`crate::check::clock`].
+    pub(crate) fn entities(&self) -> usize {
+        let w = self.warps * self.cluster_size;
+        3 * w + MBARRIER_ENTITIES * self.cluster_size
+    }
+}
+
+/// mbarriers of a block that have a clock entity of their own; more of them share.
+pub(crate) const MBARRIER_ENTITIES: usize = 64;

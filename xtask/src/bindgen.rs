@@ -1,0 +1,32 @@
+//! `cargo xtask bindgen`: the parameter blocks of `params.h` as Rust, checked in as `kernels-sys/src/params.rs`.
+//!
+//! bindgen takes half a minute to compile and needs libclang, so neither is part of a build: this verb starts itself
+//! again with the `bindgen` feature on, and libclang comes from the system or, where it has none, from the package
+//! index into `target/libclang`.
+
+#[cfg(feature = "bindgen")]
+#[path = "bindgen_generate.rs"]
+mod steps;
+#[cfg(not(feature = "bindgen"))]
+#[path = "bindgen_restart.rs"]
+mod steps;
+
+use argh::FromArgs;
+
+use crate::failure::Result;
+
+/// regenerate kernels-sys/src/params.rs from csrc/include/lightning/params.h
+#[derive(FromArgs)]
+#[argh(subcommand, name = "bindgen")]
+pub struct Bindgen {
+    /// write nothing; fail if the checked-in file differs from what would be generated
+    #[argh(switch)]
+    check: bool,
+}
+
+impl Bindgen {
+    /// Runs the verb.
+    pub fn run(self) -> Result<()> {
+        steps::run(self.check)
+    }
+}

@@ -1,0 +1,55 @@
+//! `cargo xtask`: development tasks that need more than one cargo command.
+
+mod bindgen;
+mod failure;
+mod kernel_facts;
+mod process;
+mod python;
+mod setup_cuda;
+mod sim;
+mod sim_conformance;
+mod sim_mutants;
+mod test;
+
+use std::process::ExitCode;
+
+use argh::FromArgs;
+
+/// Development tasks of lightning. Results go to standard output, progress to standard error.
+#[derive(FromArgs)]
+struct Xtask {
+    #[argh(subcommand)]
+    verb: Verb,
+}
+
+#[derive(FromArgs)]
+#[argh(subcommand)]
+enum Verb {
+    Bindgen(bindgen::Bindgen),
+    KernelFacts(kernel_facts::KernelFacts),
+    SetupCuda(setup_cuda::SetupCuda),
+    Sim(sim::Sim),
+    SimConformance(sim_conformance::SimConformance),
+    SimMutants(sim_mutants::SimMutants),
+    Test(test::Test),
+}
+
+fn main() -> ExitCode {
+    let xtask: Xtask = argh::from_env();
+    let done = match xtask.verb {
+        Verb::Bindgen(verb) => verb.run(),
+        Verb::KernelFacts(verb) => verb.run(),
+        Verb::SetupCuda(verb) => verb.run(),
+        Verb::Sim(verb) => verb.run(),
+        Verb::SimConformance(verb) => verb.run(),
+        Verb::SimMutants(verb) => verb.run(),
+        Verb::Test(verb) => verb.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
