@@ -670,7 +670,7 @@ fn b51_lengths_that_are_no_multiple_of_the_chunk() {
             chunk: 256,
             row_len: length,
         };
-        let mut scan = Scan::new(&mut rng, shape, length, vec![0], 20.0);
+        let mut scan = Scan::new(&mut rng, shape, length, vec![0], 3.0);
         let got = scan.run(DType::F32);
         scan.shape.chunk = 1;
         for (name, want) in scan.run(DType::F64) {

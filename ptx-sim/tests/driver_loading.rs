@@ -167,3 +167,51 @@ fn images_that_cannot_be_loaded() {
         );
     }
 }
+
+#[test]
+fn images_from_files_and_from_the_wrapper_of_host_objects() {
+    let me = "images_from_files_and_from_the_wrapper_of_host_objects";
+    if isolated(me, &[]).is_some() {
+        return;
+    }
+    start();
+    let folder = std::env::temp_dir().join(format!("ptx-sim-images-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, bytes) in [
+        ("k.ptx", &PTX.as_bytes()[..PTX.len() - 1]),
+        ("k.fatbin", LZ4),
+    ] {
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: places of this function.
+        unsafe {
+            let (mut m, mut l, mut n) = (null_mut(), null_mut(), 0);
+            ok(cuModuleLoad(&mut m, path.as_ptr()));
+            ok(cuModuleGetFunctionCount(&mut n, m));
+            assert_eq!(n, 7);
+            let mut list = [null_mut(); 7];
+            ok(cuModuleEnumerateFunctions(list.as_mut_ptr(), 7, m));
+            assert!(list.iter().all(|f| !f.is_null()));
+            ok(cuLibraryLoadFromFile(
+                &mut l,
+                path.as_ptr(),
+                null_mut(),
+                null_mut(),
+                0,
+                null_mut(),
+                null_mut(),
+                0,
+            ));
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    // What nvcc puts into host objects: magic number, version, address of the fat binary.
+    let wrapper: [u64; 3] = [0x4662_43b1 | 1 << 32, LZ4.as_ptr() as u64, 0];
+    // SAFETY: the wrapper points to a whole fat binary.
+    unsafe {
+        let mut m = null_mut();
+        ok(cuModuleLoadFatBinary(&mut m, wrapper.as_ptr().cast()));
+        ok(cuModuleUnload(m));
+    }
+}

@@ -50,7 +50,7 @@ fn run(text: &str, kernel: &str, seed: u64) -> Result<Vec<u8>, String> {
             (grid, block, dynamic) = ([rows as u32, 1, 1], 256, 0);
         }
         "gemm_mma" => {
-            let (m, n, k) = (64, 128, 160usize);
+            let (m, n, k) = (128, 128, 96usize);
             for x in [put(&bf16(&mut r, m * k)), put(&bf16(&mut r, n * k))] {
                 params.extend(x.to_le_bytes());
             }
@@ -60,7 +60,7 @@ fn run(text: &str, kernel: &str, seed: u64) -> Result<Vec<u8>, String> {
             for v in [m, n, k] {
                 params.extend((v as u32).to_le_bytes());
             }
-            (grid, block, dynamic) = ([2, 1, 1], 128, 0);
+            (grid, block, dynamic) = ([2, 2, 1], 128, 0);
         }
         _ => {
             let (m, n, k) = (128u64, 256u64, 640u64);

@@ -1,6 +1,5 @@
 //! Checked accesses to shared and global memory, on behalf of a warp or of an asynchronous copy.
 
-use super::memory::{Located, MemoryError};
 use super::unit::{Step, Unit, stop};
 use super::warp::Warp;
 use crate::check::clock::Clock;
@@ -121,18 +120,6 @@ impl Unit<'_> {
             _ => format!("{me} {what} {other} wrote, unordered, at offset {offset} of shared memory"),
         };
         self.find(kind, a.cta, Some(a.warp), Some(a.pc), message);
-    }
-
-    /// Finds global memory, or says why not.
-    #[inline]
-    pub(crate) fn global_at(&self, address: u64, n: usize, last: &mut usize) -> Step<Located<'_>> {
-        match self.env.view.locate(address, n, last) {
-            Ok(l) => Ok(l),
-            Err(e) => {
-                let kind = if matches!(e, MemoryError::UseAfterFree { .. }) { FaultKind::UseAfterFree } else { FaultKind::OutOfBounds };
-                stop(kind, e.to_string())
-            }
-        }
     }
 
     /// Checks and records an access of global memory that was located. The range lies in one page.

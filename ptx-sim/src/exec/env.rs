@@ -1,7 +1,7 @@
 //! What all blocks of a launch share.
 
 use super::lanes::LaneFn;
-use super::memory::{GlobalMemory, View};
+use super::memory::View;
 use super::settings::Settings;
 use super::tile_math::Mac;
 use crate::check::clock::SyncObject;
@@ -9,14 +9,13 @@ use crate::ptx::module::{Kernel, Module};
 use crate::ptx::program::Program;
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 
 /// Launch-wide state; shared by host threads.
 pub(crate) struct Env<'a> {
     pub(crate) module: &'a Module,
     pub(crate) kernel: &'a Kernel,
     pub(crate) program: &'a Program,
-    pub(crate) memory: &'a GlobalMemory,
     pub(crate) view: View<'a>,
     pub(crate) settings: &'a Settings,
     pub(crate) params: &'a [u8],
@@ -47,8 +46,6 @@ pub(crate) struct Env<'a> {
     /// Whether blocks can order each other through global memory.
     pub(crate) orders: bool,
     pub(crate) sync: Mutex<HashMap<u64, SyncObject>>,
-    /// Something changed that another block may wait for.
-    pub(crate) progress: AtomicU64,
     pub(crate) stop: AtomicBool,
     pub(crate) launched_dependents: AtomicBool,
 }

@@ -7,7 +7,7 @@ use crate::check::fault::{Fault, FaultKind};
 use crate::count::Counts;
 use crate::ptx::module::{Kernel, Module};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 /// A module whose `.global` and `.const` variables have been placed in device memory.
@@ -161,7 +161,6 @@ impl Machine {
             module,
             kernel,
             program,
-            memory: &self.memory,
             view: self.memory.view(),
             settings: &self.settings,
             params: &launch.params,
@@ -184,7 +183,6 @@ impl Machine {
             global_races: self.settings.checks && units < 1 << 24 && warps * (cluster.iter().product::<u32>() as usize) <= 512,
             orders: self.settings.checks && program.communicates,
             sync: Mutex::new(HashMap::new()),
-            progress: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             launched_dependents: AtomicBool::new(false),
         };

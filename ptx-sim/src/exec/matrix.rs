@@ -59,19 +59,36 @@ pub(crate) fn decode_elements(e: Elem, bytes: &[u8], out: &mut [f32]) {
     }
 }
 
-/// A of 16 rows and `k` columns from fragment registers.
-pub(crate) fn fragment_a(regs: &[[u32; 32]], k: usize, e: Elem) -> Vec<f32> {
-    let per = 4 / e.bytes();
-    let mut a = vec![0f32; 16 * k];
-    let mut v = [0f32; 4];
-    for (i, r) in regs.iter().enumerate() {
-        for (l, x) in r.iter().enumerate() {
-            decode_elements(e, &x.to_le_bytes(), &mut v[..per]);
-            let (row, col) = (l / 4 + 8 * (i & 1), l % 4 * per + (i >> 1) * 4 * per);
-            a[row * k + col..row * k + col + per].copy_from_slice(&v[..per]);
+/// Elements of a register, in memory order.
+#[inline(always)]
+fn elements(e: Elem, x: u32) -> [f32; 4] {
+    match e {
+        Elem::Bf16 => [f32::from_bits(x << 16), f32::from_bits(x & 0xffff_0000), 0.0, 0.0],
+        Elem::F16 => [f16_to_f32(x as u16), f16_to_f32((x >> 16) as u16), 0.0, 0.0],
+        Elem::Tf32 => [tf32_to_f32(x), 0.0, 0.0, 0.0],
+        _ => {
+            let mut v = [0f32; 4];
+            decode_elements(e, &x.to_le_bytes(), &mut v);
+            v
         }
     }
-    a
+}
+
+/// Spreads A of 16 rows and `k` columns from fragment registers.
+pub(crate) fn spread_fragment(regs: &[[u32; 32]], k: usize, e: Elem, out: &mut SpreadA) {
+    let per = 4 / e.bytes();
+    out.k = k;
+    out.data.resize(2 * k, [0f32; 32]);
+    for (i, r) in regs.iter().enumerate() {
+        let half = (i & 1) * k + (i >> 1) * 4 * per;
+        for (l, x) in r.iter().enumerate() {
+            let v = elements(e, *x);
+            let (row, col) = (l / 4 * 4, half + l % 4 * per);
+            for (j, v) in v[..per].iter().enumerate() {
+                out.data[col + j][row..row + 4].copy_from_slice(&[*v; 4]);
+            }
+        }
+    }
 }
 
 impl Unit<'_> {
@@ -142,15 +159,18 @@ impl Unit<'_> {
             Ty::S32 => return mma_s32(&mut w.regs, x),
             _ => {}
         }
-        let ra: Vec<[u32; 32]> = x.ra.iter().map(|s| *w.regs.r32(*s)).collect();
-        let a = SpreadA::new(x.k, &fragment_a(&ra, x.k, x.a));
+        // Buffers of the unit serve all instructions.
+        let (mut a, mut b) = (std::mem::take(&mut self.scratch_a), std::mem::take(&mut self.scratch_b));
+        let mut ra = [[0u32; 32]; 4];
+        for (r, s) in ra.iter_mut().zip(&x.ra) {
+            *r = *w.regs.r32(*s);
+        }
+        spread_fragment(&ra[..x.ra.len()], x.k, x.a, &mut a);
         let per = 4 / x.b.bytes();
-        let mut b = vec![[0f32; 8]; x.k];
-        let mut v = [0f32; 4];
+        b.resize(x.k, [0f32; 8]);
         for (i, s) in x.rb.iter().enumerate() {
-            let r = *w.regs.r32(*s);
-            for (l, bits) in r.iter().enumerate() {
-                decode_elements(x.b, &bits.to_le_bytes(), &mut v[..per]);
+            for (l, bits) in w.regs.r32(*s).iter().enumerate() {
+                let v = elements(x.b, *bits);
                 let (k, n) = (l % 4 * per + i * 4 * per, l / 4);
                 for (j, y) in v[..per].iter().enumerate() {
                     b[k + j][(n & 1) * 4 + n / 2] = *y;
@@ -160,6 +180,7 @@ impl Unit<'_> {
         let mut acc = load_acc(&w.regs, x.acc, &x.rc);
         (self.env.mac)(&a, &b, acc.each_mut());
         store_acc(&mut w.regs, x.acc, &x.d, &acc);
+        (self.scratch_a, self.scratch_b) = (a, b);
     }
 }
 

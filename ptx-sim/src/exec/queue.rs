@@ -58,7 +58,7 @@ impl Unit<'_> {
                     let open = std::mem::take(&mut w.bulk_open);
                     w.bulk_groups.push_back(open);
                 }
-                Bulk::Wait { keep, .. } => {
+                Bulk::Wait { keep } => {
                     while w.bulk_groups.len() > *keep as usize {
                         for id in w.bulk_groups.pop_front().unwrap_or_default() {
                             self.finish_op(id)?;

@@ -16,8 +16,6 @@ pub(crate) enum Flow {
     Spin,
     /// The warp waits; it goes on behind the instruction.
     Block,
-    /// The warp waits; it executes the instruction again.
-    Retry,
 }
 
 /// How a turn of a unit ended.
@@ -312,11 +310,6 @@ impl Unit<'_> {
                     Flow::Block => {
                         self.trace_segment(w, first, pc);
                         w.groups[gi].pc = pc + 1;
-                        return Ok(());
-                    }
-                    Flow::Retry => {
-                        self.trace_segment(w, first, pc);
-                        w.groups[gi].pc = pc;
                         return Ok(());
                     }
                 }

@@ -5,6 +5,7 @@
 //! columns, the product needs no gathering: `acc[2h+e][l] += a[h][k][l] * b[k][e][l % 4]`.
 
 /// A of one warp: for each half, each k, the value of every lane.
+#[derive(Default)]
 pub(crate) struct SpreadA {
     pub(crate) k: usize,
     pub(crate) data: Vec<[f32; 32]>,
@@ -12,7 +13,8 @@ pub(crate) struct SpreadA {
 
 impl SpreadA {
     /// From a row-major matrix of 16 rows.
-    pub(crate) fn new(k: usize, a: &[f32]) -> SpreadA {
+    #[cfg(test)]
+    fn new(k: usize, a: &[f32]) -> SpreadA {
         let mut data = vec![[0f32; 32]; 2 * k];
         for h in 0..2 {
             for kk in 0..k {

@@ -3,6 +3,7 @@
 use super::env::{Env, MBARRIER_ENTITIES};
 use super::queue::AsyncOp;
 use super::random::Random;
+use super::tile_math::SpreadA;
 use super::warp::{Wait, Warp};
 use super::wgmma::TileCache;
 use crate::check::clock::Clock;
@@ -106,6 +107,9 @@ pub(crate) struct Unit<'a> {
     pub(crate) next_op: u64,
     /// Clocks of the bulk operations issued so far.
     pub(crate) op_clocks: HashMap<u64, u32>,
+    /// Operands of the `mma` in execution.
+    pub(crate) scratch_a: SpreadA,
+    pub(crate) scratch_b: Vec<[f32; 8]>,
     /// What the last atomic on each shared word released.
     pub(crate) atomics: HashMap<u64, Clock>,
     /// Allocation of the last asynchronous access.
@@ -149,6 +153,8 @@ impl<'a> Unit<'a> {
             queue: Vec::new(),
             next_op: 0,
             op_clocks: HashMap::new(),
+            scratch_a: SpreadA::default(),
+            scratch_b: Vec::new(),
             atomics: HashMap::new(),
             last_range: 0,
             random: Random::new(0),

@@ -4,7 +4,7 @@
 //! overwrites a tile too early is found by value as well as by the race checks. A tile that was converted once serves
 //! all warps until its bytes change.
 
-use super::matrix::{decode_elements, fragment_a, load_acc, store_acc};
+use super::matrix::{decode_elements, load_acc, spread_fragment, store_acc};
 use super::regs::FULL;
 use super::tile_math::SpreadA;
 use super::unit::{Step, Unit, stop};
@@ -188,7 +188,9 @@ impl Unit<'_> {
         let mut a = match a.and_then(|i| tiles[i].spread.as_ref()) {
             Some(s) => s,
             None => {
-                owned = SpreadA::new(k, &fragment_a(&p.a, k, x.a));
+                let mut fragment = SpreadA::default();
+                spread_fragment(&p.a, k, x.a, &mut fragment);
+                owned = fragment;
                 &owned
             }
         };

@@ -4,7 +4,7 @@
 //! half-precision and logic instructions. Values of `f16`, `bf16`, `tf32` and the narrow formats are raw
 //! codes (`u16`, `u32`, `u8`); `f32` and `f64` are native.
 //!
-//! * [`format`]: the number formats and the exact value of each code.
+//! * [`mod@format`]: the number formats and the exact value of each code.
 //! * [`round`]: one correctly rounded encoder for all formats and rounding modifiers.
 //! * [`float_cvt`], [`packed_cvt`], [`int_cvt`]: `cvt` between floats, to and from packed narrow formats,
 //!   and between integers and floats.

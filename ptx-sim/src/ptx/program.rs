@@ -420,7 +420,7 @@ pub(crate) enum Bulk {
     TensorStore { map: Addr, coords: Vec<Slot>, src: Addr, reduce: Option<ReduceOp> },
     TensorPrefetch { map: Addr, coords: Vec<Slot> },
     Commit,
-    Wait { keep: u32, read: bool },
+    Wait { keep: u32 },
 }
 
 /// Element type of a matrix operand.

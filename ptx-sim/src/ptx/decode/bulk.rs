@@ -109,10 +109,11 @@ impl<'a> Decoder<'a> {
             return Ok(());
         }
         if m.has("wait_group") {
-            let read = m.has("read");
+            // A copy is executed as a whole: its reads are not done earlier than its writes.
+            m.ignore(&["read"]);
             self.want(ops, 1..=1)?;
             let keep = self.immediate(&ops[0])? as u32;
-            self.push(Op::Bulk(Box::new(Bulk::Wait { keep, read })), class);
+            self.push(Op::Bulk(Box::new(Bulk::Wait { keep })), class);
             return Ok(());
         }
         let prefetch = m.has("prefetch");

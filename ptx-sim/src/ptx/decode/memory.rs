@@ -177,14 +177,6 @@ impl<'a> Decoder<'a> {
         self.push(Op::Atomic(Box::new(atomic)), Class::Atomic);
         Ok(())
     }
-
-    /// An address operand without brackets, as some instructions take it.
-    pub(super) fn plain_addr(&mut self, o: &Operand<'a>, space: Space) -> Res<Addr> {
-        match o {
-            Operand::Address { base, offset } => self.addr_of(base, *offset, space),
-            o => self.addr_of(o, 0, space),
-        }
-    }
 }
 
 /// The function of an atomic: old value and operands to new value.

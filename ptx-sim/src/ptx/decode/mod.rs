@@ -37,7 +37,7 @@ enum Symbol {
     /// `%r<n>`: first register and how many.
     Range(Slot, Ty, usize),
     Shared(u64),
-    DynamicShared(usize),
+    DynamicShared,
     Variable(usize),
     Local(u64),
     KernelParam(u64),
@@ -260,7 +260,7 @@ impl<'a> Decoder<'a> {
         }
         let s = if d.elements == Some(0) {
             self.dynamic_align = self.dynamic_align.max(d.align);
-            Symbol::DynamicShared(d.align)
+            Symbol::DynamicShared
         } else {
             let at = round_up(self.shared_at, d.align as u64);
             self.shared_at = at + (d.ty.size() * d.elements.unwrap_or(1)) as u64;
@@ -455,7 +455,7 @@ impl<'a> Decoder<'a> {
                 }
                 Symbol::Range(..) => self.error(format!("`{name}` names a range of registers")),
                 Symbol::Shared(a) => self.constant(file, Init::Shared(a.wrapping_add(o))),
-                Symbol::DynamicShared(_) => {
+                Symbol::DynamicShared => {
                     // Where it starts is known when all of the kernel has been read.
                     let s = self.constant(file, Init::Shared(DYNAMIC.wrapping_add(o)))?;
                     if !self.dynamic.contains(&(s, o)) {
@@ -529,7 +529,7 @@ impl<'a> Decoder<'a> {
         if let Operand::Name { name, .. } = base {
             match (self.lookup(name), space) {
                 (Some(Symbol::Local(_)), Space::Param) => space = Space::Local,
-                (Some(Symbol::Shared(_) | Symbol::DynamicShared(_)), Space::Generic) => space = Space::Shared,
+                (Some(Symbol::Shared(_) | Symbol::DynamicShared), Space::Generic) => space = Space::Shared,
                 _ => {}
             }
         }
