@@ -1,10 +1,10 @@
 //! The trainer around `lightning-core`: command line, configuration, recipes, data, checkpoints and logs.
 
+pub mod bench;
+pub mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod hf;
 pub mod recipes;
-pub mod bench;
-pub mod checkpoint;
 pub mod train;
 pub mod verify;

@@ -3,6 +3,7 @@
 
 pub mod cases;
 pub mod gradcheck;
+pub mod named;
 pub mod random;
 pub mod tiny;
 pub mod unit;

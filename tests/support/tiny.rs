@@ -53,6 +53,33 @@ pub fn config(rng: &mut Random, pattern: &str, mtp: Option<(&str, usize)>) -> Mo
     }
 }
 
+/// A model whose operations are cut into many pieces.
+pub fn wide(rng: &mut Random) -> ModelConfig {
+    let mut config = config(rng, "ME*-M", Some(("*E", 2)));
+    (config.hidden, config.vocab) = (72, 301);
+    let m = config.mamba.as_mut().unwrap();
+    (
+        m.heads,
+        m.groups,
+        m.head_dim,
+        m.state,
+        m.chunk,
+        m.conv_kernel,
+    ) = (12, 3, 11, 7, 32, 4);
+    let a = config.attention.as_mut().unwrap();
+    (a.heads, a.kv_heads, a.head_dim) = (6, 2, 16);
+    let e = config.moe.as_mut().unwrap();
+    (
+        e.experts,
+        e.top_k,
+        e.expert_width,
+        e.shared_width,
+        e.shared_experts,
+    ) = (7, 3, 65, 96, 1);
+    config.mlp_width = Some(130);
+    config
+}
+
 /// Values of every checkpoint tensor, of a size that lets every part of the model matter.
 pub fn weights(config: &ModelConfig, rng: &mut Random) -> BTreeMap<String, Vec<f64>> {
     let layout = lightning_core::layout::Layout::new(config);
@@ -202,6 +229,12 @@ impl Session {
                 )
             })
             .collect()
+    }
+
+    /// Every readable intermediate value of the last training micro-batch.
+    pub fn outputs(&self) -> BTreeMap<String, Vec<f64>> {
+        let names = self.first.outputs.iter().map(|(name, _)| name);
+        names.map(|n| (n.clone(), self.output(n))).collect()
     }
 
     /// All weights by name.

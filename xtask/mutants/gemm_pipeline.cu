@@ -79,8 +79,8 @@ __device__ void multiply(Shared& shared, const TensorMap& d_map, int k, int grou
     before = ring.stage;
     ring.advance();
   }
+  // Nobody waits for the release of the last stages.
   ptx::wgmma_wait<0>();
-  release(shared, before);
 
   const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
   const int row = warp * 16 + lane % 16;

@@ -9,7 +9,7 @@ use crate::failure::{Failure, Result};
 use crate::process::{cargo, root, run, target_dir};
 use crate::setup_cuda;
 
-/// run every check: toolkit, format, lints, no_std proof, tests, kernel budgets, parameter blocks
+/// run every check: toolkit, format, lints, no_std proof, tests, kernel budgets, parameter blocks, the virtual GPU
 #[derive(FromArgs)]
 #[argh(subcommand, name = "test")]
 pub struct Test {
@@ -29,6 +29,12 @@ const STEPS: &[Step] = &[
     ("tests", tests),
     ("kernel budgets", || verb("kernel-facts", &[])),
     ("parameter blocks", || verb("bindgen", &["--check"])),
+    ("foreign kernels", || {
+        verb("sim-conformance", &["--reduced"])
+    }),
+    ("planted faults", || {
+        verb("sim-mutants", &["--count", "20", "--at-least", "80"])
+    }),
 ];
 
 impl Test {

@@ -139,11 +139,17 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
         }
     }
     let mut random = Random::seeded(arguments.seed);
+    let mut left: [Vec<usize>; 2] = [Vec::new(), Vec::new()];
     let mut tally: BTreeMap<String, [usize; 2]> = BTreeMap::new();
     let (mut by_check, mut by_value, mut endless, mut survivors) = (0, 0, 0, Vec::new());
     for n in 0..arguments.count {
+        // Each site at most once, as long as there are any.
         let half = n % 2;
-        let index = (random.bits() % all[half].len() as u64) as usize;
+        if left[half].is_empty() {
+            left[half] = (0..all[half].len()).collect();
+        }
+        let at = (random.bits() % left[half].len() as u64) as usize;
+        let index = left[half].swap_remove(at);
         let site = &all[half][index];
         let outcome = mutant(&arguments.pipeline, site, index, originals[&site.kernel])?;
         let found = &mut tally.entry(format!("{:?}", site.kind)).or_default()[0];

@@ -255,8 +255,12 @@ fn mutations(code: &str) -> Vec<(Kind, String)> {
     if starts(&["add.s32", "add.s64"])
         && let Some((at, bits)) = last_number(&i)
     {
-        // One byte off is nothing to a matrix descriptor, which drops the last four bits of an address.
-        let delta = if bits % 16 == 0 { 16 } else { 1 };
+        // By its lowest bit: nvcc masks away what it knows to be zero, and a matrix descriptor drops four bits.
+        let delta = if bits == 0 {
+            1
+        } else {
+            1 << bits.trailing_zeros()
+        };
         out.push((
             Kind::Offset,
             i.with_operand(at, &(bits as i64).wrapping_add(delta).to_string()),

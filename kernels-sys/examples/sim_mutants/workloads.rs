@@ -27,8 +27,8 @@ pub fn run(
     let mut hasher = DefaultHasher::new();
     if kernel == pipeline::KERNEL {
         let module = Arc::new(Module::load(ptx).map_err(|e| format!("refused at load: {e}"))?);
-        // Every number of stages up to twice around the ring; then tiles that the tensors end in.
-        let depths = [8, 64, 128, 192, 200, 256, 320, 384, 400];
+        // Every number of steps up to twice around the ring, and many; then tiles that the tensors end in.
+        let depths = [8, 64, 128, 192, 200, 256, 320, 384, 400, 1000];
         for shape in depths
             .map(|k| (256, 128, k))
             .into_iter()

@@ -40,14 +40,21 @@ impl Workers {
 
     /// Runs `f` on `threads` threads that have no scratch: for products of the arithmetic types outside a device.
     pub fn with_threads<T: Send>(threads: usize, f: impl FnOnce(&Self) -> T + Send) -> T {
-        let workers = Self { scratch: core::ptr::without_provenance_mut(64), per_worker: 0, threads: threads.max(1) };
+        let workers = Self {
+            scratch: core::ptr::without_provenance_mut(64),
+            per_worker: 0,
+            threads: threads.max(1),
+        };
         #[cfg(feature = "std")]
         if threads > 1 {
             if let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(threads).build() {
                 return pool.install(|| f(&workers));
             }
         }
-        f(&Self { threads: 1, ..workers })
+        f(&Self {
+            threads: 1,
+            ..workers
+        })
     }
 
     /// The scratch of the calling worker as numbers. Contents are undefined.

@@ -24,20 +24,34 @@ pub struct LoadOptions {
 /// # Errors
 /// `NotACheckpoint` when there is none.
 pub fn resolve(path: &Path, step: Option<u64>) -> Result<PathBuf, CheckpointError> {
-    let missing = |missing: String| CheckpointError::NotACheckpoint { path: path.to_path_buf(), missing };
+    let missing = |missing: String| CheckpointError::NotACheckpoint {
+        path: path.to_path_buf(),
+        missing,
+    };
     if iteration_of(path).is_some() {
-        return if path.is_dir() { Ok(path.to_path_buf()) } else { Err(missing("there is no such folder".into())) };
+        return if path.is_dir() {
+            Ok(path.to_path_buf())
+        } else {
+            Err(missing("there is no such folder".into()))
+        };
     }
     let iteration = match step {
         Some(step) => step,
         None => {
             let tracker = path.join(TRACKER);
-            let text = fs::read_to_string(&tracker).map_err(|e| missing(format!("{TRACKER}: {e}")))?;
-            text.trim().parse().map_err(|_| missing(format!("{TRACKER} holds {:?}, not a step", text.trim())))?
+            let text =
+                fs::read_to_string(&tracker).map_err(|e| missing(format!("{TRACKER}: {e}")))?;
+            text.trim()
+                .parse()
+                .map_err(|_| missing(format!("{TRACKER} holds {:?}, not a step", text.trim())))?
         }
     };
     let folder = iteration_folder(path, iteration);
-    if folder.is_dir() { Ok(folder) } else { Err(missing(format!("there is no {}", folder.display()))) }
+    if folder.is_dir() {
+        Ok(folder)
+    } else {
+        Err(missing(format!("there is no {}", folder.display())))
+    }
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, CheckpointError> {
@@ -50,11 +64,18 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Checkpoin
 /// # Errors
 /// Missing or damaged files, another model, weights that are not finite. The engine may hold some of the new weights
 /// after an error.
-pub fn load(engine: &mut Engine, folder: &Path, options: LoadOptions) -> Result<TrainState, CheckpointError> {
+pub fn load(
+    engine: &mut Engine,
+    folder: &Path,
+    options: LoadOptions,
+) -> Result<TrainState, CheckpointError> {
     let index_path = folder.join("index.json");
     if !index_path.exists() {
         let missing = "index.json is missing".to_string();
-        return Err(CheckpointError::NotACheckpoint { path: folder.to_path_buf(), missing });
+        return Err(CheckpointError::NotACheckpoint {
+            path: folder.to_path_buf(),
+            missing,
+        });
     }
     let index: Index = read_json(&index_path)?;
     if index.format != FORMAT || index.version > VERSION {
@@ -69,30 +90,52 @@ pub fn load(engine: &mut Engine, folder: &Path, options: LoadOptions) -> Result<
     let shards = open_shards(folder, &index)?;
     let mut files = BTreeMap::new();
     for (name, (path, map)) in &shards {
-        let parsed = SafeTensors::deserialize(map).map_err(|e| CheckpointError::damaged(path, e.to_string()))?;
+        let parsed = SafeTensors::deserialize(map)
+            .map_err(|e| CheckpointError::damaged(path, e.to_string()))?;
         files.insert(name.as_str(), (path.as_path(), parsed));
     }
-    let parts: Vec<_> = engine.model.parts().map(|(part, _, t)| (part.name.clone(), t)).collect();
+    let parts: Vec<_> = engine
+        .model
+        .parts()
+        .map(|(part, _, t)| (part.name.clone(), t))
+        .collect();
     let model = engine.model.clone();
     let buffers = model.persistent.buffers();
     for (name, tensors) in parts {
         let values = |section: &str| -> Result<Option<Vec<f64>>, CheckpointError> {
             let key = format!("{section}/{name}");
-            index.tensors.get(&key).map(|entry| read_tensor(&key, entry, &files)).transpose()
+            index
+                .tensors
+                .get(&key)
+                .map(|entry| read_tensor(&key, entry, &files))
+                .transpose()
         };
         let weight = values("model")?.expect("compared above");
-        model.write_weight(&mut engine.device, tensors, &weight).expect("sizes were compared");
-        let Some(training) = tensors.training.filter(|_| options.optimizer) else { continue };
+        model
+            .write_weight(&mut engine.device, tensors, &weight)
+            .expect("sizes were compared");
+        let Some(training) = tensors.training.filter(|_| options.optimizer) else {
+            continue;
+        };
         if let Some(master) = values("optim.master")? {
             // A run in a wider type takes the master as its weight.
             let target = training.master.unwrap_or(tensors.weight);
-            engine.device.write_f64(buffers, target, &master).expect("sizes were compared");
+            engine
+                .device
+                .write_f64(buffers, target, &master)
+                .expect("sizes were compared");
         }
         if let (Some((m, v)), Some(m_values), Some(v_values)) =
             (training.moments, values("optim.m")?, values("optim.v")?)
         {
-            engine.device.write_f64(buffers, m, &m_values).expect("sizes were compared");
-            engine.device.write_f64(buffers, v, &v_values).expect("sizes were compared");
+            engine
+                .device
+                .write_f64(buffers, m, &m_values)
+                .expect("sizes were compared");
+            engine
+                .device
+                .write_f64(buffers, v, &v_values)
+                .expect("sizes were compared");
         }
     }
     if options.optimizer {
@@ -102,14 +145,21 @@ pub fn load(engine: &mut Engine, folder: &Path, options: LoadOptions) -> Result<
             (StateSlot::Skipped, state.skipped_steps),
             (StateSlot::SkippedInARow, state.skipped_in_a_row),
         ] {
-            engine.set_state(slot, value as f64).expect("the state block can be written");
+            engine
+                .set_state(slot, value as f64)
+                .expect("the state block can be written");
         }
     }
     Ok(state)
 }
 
 /// Lists every tensor that the model and the checkpoint do not share.
-fn compare(engine: &Engine, folder: &Path, index: &Index, options: LoadOptions) -> Result<(), CheckpointError> {
+fn compare(
+    engine: &Engine,
+    folder: &Path,
+    index: &Index,
+    options: LoadOptions,
+) -> Result<(), CheckpointError> {
     let mut differences = Vec::new();
     let mut known = 0;
     for (part, _, tensors) in engine.model.parts() {
@@ -131,14 +181,24 @@ fn compare(engine: &Engine, folder: &Path, index: &Index, options: LoadOptions) 
     let in_file = index.tensors.keys().filter(|k| k.starts_with("model/"));
     let extra = in_file.clone().count().saturating_sub(known);
     if extra > 0 && differences.is_empty() {
-        let names: std::collections::BTreeSet<String> =
-            engine.model.parts().map(|(part, _, _)| format!("model/{}", part.name)).collect();
-        differences.extend(in_file.filter(|k| !names.contains(*k)).map(|k| format!("{k} is not in the model")));
+        let names: std::collections::BTreeSet<String> = engine
+            .model
+            .parts()
+            .map(|(part, _, _)| format!("model/{}", part.name))
+            .collect();
+        differences.extend(
+            in_file
+                .filter(|k| !names.contains(*k))
+                .map(|k| format!("{k} is not in the model")),
+        );
     }
     if differences.is_empty() {
         return Ok(());
     }
-    Err(CheckpointError::OtherModel { path: folder.to_path_buf(), differences })
+    Err(CheckpointError::OtherModel {
+        path: folder.to_path_buf(),
+        differences,
+    })
 }
 
 type Shards = BTreeMap<String, (PathBuf, memmap2::Mmap)>;
@@ -153,7 +213,8 @@ fn open_shards(folder: &Path, index: &Index) -> Result<Shards, CheckpointError> 
         let file = File::open(&path).map_err(|e| CheckpointError::io("open", &path, e))?;
         // SAFETY: the map is read while the file is not written: complete checkpoints are never changed in place. Another
         // program that truncates the file meanwhile would end this one, as with every reader of mapped weights.
-        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| CheckpointError::io("map", &path, e))?;
+        let map = unsafe { memmap2::Mmap::map(&file) }
+            .map_err(|e| CheckpointError::io("map", &path, e))?;
         shards.insert(piece.file.clone(), (path, map));
     }
     Ok(shards)
@@ -166,25 +227,47 @@ fn read_tensor(
     files: &BTreeMap<&str, (&Path, SafeTensors<'_>)>,
 ) -> Result<Vec<f64>, CheckpointError> {
     let [piece] = entry.pieces.as_slice() else {
-        let path = files.values().next().map_or(Path::new("index.json"), |(p, _)| p);
-        return Err(CheckpointError::damaged(path, format!("`{name}` has {} pieces", entry.pieces.len())));
+        let path = files
+            .values()
+            .next()
+            .map_or(Path::new("index.json"), |(p, _)| p);
+        return Err(CheckpointError::damaged(
+            path,
+            format!("`{name}` has {} pieces", entry.pieces.len()),
+        ));
     };
     let (path, file) = &files[piece.file.as_str()];
-    let view = file.tensor(&piece.key).map_err(|_| CheckpointError::damaged(path, format!("`{}` is missing", piece.key)))?;
+    let view = file
+        .tensor(&piece.key)
+        .map_err(|_| CheckpointError::damaged(path, format!("`{}` is missing", piece.key)))?;
     if view.shape() != entry.shape.as_slice() || format!("{:?}", view.dtype()) != entry.dtype {
-        let found = format!("`{name}` is {:?} {:?}, the index says {} {:?}", view.dtype(), view.shape(), entry.dtype, entry.shape);
+        let found = format!(
+            "`{name}` is {:?} {:?}, the index says {} {:?}",
+            view.dtype(),
+            view.shape(),
+            entry.dtype,
+            entry.shape
+        );
         return Err(CheckpointError::damaged(path, found));
     }
     let found = format!("{:016x}", XxHash3_64::oneshot(view.data()));
     if found != piece.xxh3 {
-        let problem = format!("checksum of `{name}` is {found}, the index says {}", piece.xxh3);
+        let problem = format!(
+            "checksum of `{name}` is {found}, the index says {}",
+            piece.xxh3
+        );
         return Err(CheckpointError::damaged(path, problem));
     }
-    let values = decode(view.dtype(), view.data())
-        .ok_or_else(|| CheckpointError::damaged(path, format!("`{name}` has type {:?}", view.dtype())))?;
+    let values = decode(view.dtype(), view.data()).ok_or_else(|| {
+        CheckpointError::damaged(path, format!("`{name}` has type {:?}", view.dtype()))
+    })?;
     let count = values.iter().filter(|v| !v.is_finite()).count();
     if count > 0 {
-        return Err(CheckpointError::NotFinite { path: path.to_path_buf(), tensor: name.to_string(), count });
+        return Err(CheckpointError::NotFinite {
+            path: path.to_path_buf(),
+            tensor: name.to_string(),
+            count,
+        });
     }
     Ok(values)
 }
@@ -192,9 +275,24 @@ fn read_tensor(
 /// Little-endian floating-point bytes as f64; `None` for other types.
 pub(crate) fn decode(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f64>> {
     Some(match dtype {
-        Dtype::F64 => bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect(),
-        Dtype::F32 => bytes.as_chunks::<4>().0.iter().map(|b| f64::from(f32::from_le_bytes(*b))).collect(),
-        Dtype::BF16 => bytes.as_chunks::<2>().0.iter().map(|b| f64::from(half::bf16::from_le_bytes(*b).widen())).collect(),
+        Dtype::F64 => bytes
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|b| f64::from_le_bytes(*b))
+            .collect(),
+        Dtype::F32 => bytes
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|b| f64::from(f32::from_le_bytes(*b)))
+            .collect(),
+        Dtype::BF16 => bytes
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|b| f64::from(half::bf16::from_le_bytes(*b).widen()))
+            .collect(),
         _ => return None,
     })
 }

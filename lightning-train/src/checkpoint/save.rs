@@ -60,7 +60,11 @@ pub fn save(
 ) -> Result<PathBuf, CheckpointError> {
     let target = iteration_folder(folder, state.iteration);
     fs::create_dir_all(folder).map_err(|e| CheckpointError::io("create", folder, e))?;
-    let draft = folder.join(format!(".iter_{:07}.{}", state.iteration, std::process::id()));
+    let draft = folder.join(format!(
+        ".iter_{:07}.{}",
+        state.iteration,
+        std::process::id()
+    ));
     let _ = fs::remove_dir_all(&draft);
     let written = write_folder(engine, &draft, state, run_config, optimizer).and_then(|()| {
         if target.exists() {
@@ -98,7 +102,9 @@ fn write_folder(
         safetensors::SafeTensorError::IoError(e) => CheckpointError::io("write", &path, e),
         other => CheckpointError::damaged(&path, format!("cannot be written: {other}")),
     })?;
-    File::open(&path).and_then(|f| f.sync_all()).map_err(|e| CheckpointError::io("flush", &path, e))?;
+    File::open(&path)
+        .and_then(|f| f.sync_all())
+        .map_err(|e| CheckpointError::io("flush", &path, e))?;
     let tensors = stored.iter().map(|s| {
         let piece = Piece {
             offsets: vec![0; s.shape.len()],
@@ -108,12 +114,29 @@ fn write_folder(
             xxh3: format!("{:016x}", XxHash3_64::oneshot(&s.bytes)),
         };
         let dtype = format!("{:?}", s.dtype);
-        (s.name.clone(), TensorEntry { dtype, shape: s.shape.clone(), pieces: vec![piece] })
+        (
+            s.name.clone(),
+            TensorEntry {
+                dtype,
+                shape: s.shape.clone(),
+                pieces: vec![piece],
+            },
+        )
     });
-    let index = Index { format: FORMAT.into(), version: VERSION, tensors: tensors.collect() };
+    let index = Index {
+        format: FORMAT.into(),
+        version: VERSION,
+        tensors: tensors.collect(),
+    };
     let json = |value: serde_json::Result<String>| value.expect("plain data becomes JSON") + "\n";
-    write_file(&folder.join("index.json"), json(serde_json::to_string(&index)).as_bytes())?;
-    write_file(&folder.join("train_state.json"), json(serde_json::to_string_pretty(state)).as_bytes())?;
+    write_file(
+        &folder.join("index.json"),
+        json(serde_json::to_string(&index)).as_bytes(),
+    )?;
+    write_file(
+        &folder.join("train_state.json"),
+        json(serde_json::to_string_pretty(state)).as_bytes(),
+    )?;
     write_file(&folder.join("run_config.toml"), run_config.as_bytes())?;
     let config = config_json::to_text(&engine.model.spec.config);
     write_file(&folder.join("config.json"), config.as_bytes())?;
@@ -127,11 +150,20 @@ fn collect(engine: &Engine, optimizer: bool) -> Vec<Stored> {
     for (part, _, tensors) in engine.model.parts() {
         let mut add = |section: &str, tensor: Tensor| {
             let mut bytes = vec![0; tensor.bytes()];
-            engine.device.read(buffers, tensor, &mut bytes).expect("parameters can be read");
+            engine
+                .device
+                .read(buffers, tensor, &mut bytes)
+                .expect("parameters can be read");
             let name = format!("{section}/{}", part.name);
             let zeros = vec!["0"; part.shape.len()].join("_");
             let key = format!("{name}@{zeros}");
-            stored.push(Stored { name, key, dtype: file_dtype(tensor.dtype), shape: part.shape.clone(), bytes });
+            stored.push(Stored {
+                name,
+                key,
+                dtype: file_dtype(tensor.dtype),
+                shape: part.shape.clone(),
+                bytes,
+            });
         };
         add("model", tensors.weight);
         if let Some(training) = tensors.training.filter(|_| optimizer) {
@@ -157,17 +189,25 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
 }
 
 fn sync_folder(folder: &Path) -> Result<(), CheckpointError> {
-    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| CheckpointError::io("flush", folder, e))
+    File::open(folder)
+        .and_then(|f| f.sync_all())
+        .map_err(|e| CheckpointError::io("flush", folder, e))
 }
 
 /// Removes checkpoints older than the newest `keep`, except multiples of `every`. Returns what was removed.
 ///
 /// # Errors
 /// What the system refuses.
-pub fn prune(folder: &Path, keep: u64, every: Option<u64>) -> Result<Vec<PathBuf>, CheckpointError> {
+pub fn prune(
+    folder: &Path,
+    keep: u64,
+    every: Option<u64>,
+) -> Result<Vec<PathBuf>, CheckpointError> {
     let entries = fs::read_dir(folder).map_err(|e| CheckpointError::io("list", folder, e))?;
-    let mut found: Vec<(u64, PathBuf)> =
-        entries.flatten().filter_map(|e| iteration_of(&e.path()).map(|i| (i, e.path()))).collect();
+    let mut found: Vec<(u64, PathBuf)> = entries
+        .flatten()
+        .filter_map(|e| iteration_of(&e.path()).map(|i| (i, e.path())))
+        .collect();
     found.sort();
     let old = found.len().saturating_sub(keep.max(1) as usize);
     let mut removed = Vec::new();

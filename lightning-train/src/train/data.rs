@@ -30,16 +30,28 @@ pub struct RunData {
 }
 
 fn blend(blend: &Blend) -> Result<BlendSpec, Failure> {
-    Ok(BlendSpec::new(blend.prefixes.clone(), blend.weights.clone())?)
+    Ok(BlendSpec::new(
+        blend.prefixes.clone(),
+        blend.weights.clone(),
+    )?)
 }
 
 /// Opens (and where needed makes) the data of a run.
 ///
 /// # Errors
 /// Missing or damaged files, splits without documents, cache folders that cannot be written.
-pub fn open(config: &RunConfig, threads: usize, say: &mut dyn FnMut(&str)) -> Result<RunData, Failure> {
+pub fn open(
+    config: &RunConfig,
+    threads: usize,
+    say: &mut dyn FnMut(&str),
+) -> Result<RunData, Failure> {
     let d = &config.dataset;
-    let mut tokenizer = config.tokenizer.tokenizer_model.as_ref().map(TextTokenizer::load).transpose()?;
+    let mut tokenizer = config
+        .tokenizer
+        .tokenizer_model
+        .as_ref()
+        .map(TextTokenizer::load)
+        .transpose()?;
     let mut prepared = None;
     let split = || d.split.clone().unwrap_or_else(|| "9999,8,2".to_string());
     let data = match settings::data_kind(config)? {
@@ -48,24 +60,42 @@ pub fn open(config: &RunConfig, threads: usize, say: &mut dyn FnMut(&str)) -> Re
             tokenizer = Some(TextTokenizer::load(&corpus.folder)?);
             let blend = BlendSpec::new(vec![corpus.prefix().to_string_lossy().into_owned()], None)?;
             prepared = Some(corpus);
-            PretrainData::Blend { blend, split: split() }
+            PretrainData::Blend {
+                blend,
+                split: split(),
+            }
         }
-        DatasetKind::MegatronIndexed => match (&d.data_path, &d.blend, &d.blend_per_split, &d.per_split_data_args_path) {
-            (Some(words), ..) => PretrainData::Blend { blend: BlendSpec::from_list(&words.0)?, split: split() },
-            (_, Some(b), ..) => PretrainData::Blend { blend: blend(b)?, split: split() },
+        DatasetKind::MegatronIndexed => match (
+            &d.data_path,
+            &d.blend,
+            &d.blend_per_split,
+            &d.per_split_data_args_path,
+        ) {
+            (Some(words), ..) => PretrainData::Blend {
+                blend: BlendSpec::from_list(&words.0)?,
+                split: split(),
+            },
+            (_, Some(b), ..) => PretrainData::Blend {
+                blend: blend(b)?,
+                split: split(),
+            },
             (_, _, Some(per_split), _) => {
                 let [a, b, c] = &per_split.0;
                 let one = |x: &Option<Blend>| x.as_ref().map(blend).transpose();
                 PretrainData::PerSplit([one(a)?, one(b)?, one(c)?])
             }
-            (_, _, _, Some(path)) => PretrainData::PerSplit(BlendSpec::per_split_file(Path::new(path))?),
+            (_, _, _, Some(path)) => {
+                PretrainData::PerSplit(BlendSpec::per_split_file(Path::new(path))?)
+            }
             _ => {
                 let message = "dataset.kind = megatron-indexed needs dataset.blend, dataset.data_path, \
                                dataset.blend_per_split or dataset.per_split_data_args_path";
                 return Err(Failure::new(crate::cli::Exit::Usage, message));
             }
         },
-        _ => PretrainData::Mock { vocab_size: config.model.vocab_size as u32 },
+        _ => PretrainData::Mock {
+            vocab_size: config.model.vocab_size as u32,
+        },
     };
     let eod = match &tokenizer {
         Some(tokenizer) => tokenizer.eos()? as i32,
@@ -101,22 +131,37 @@ pub fn open(config: &RunConfig, threads: usize, say: &mut dyn FnMut(&str)) -> Re
         threads,
     };
     let [train, valid, _] = data.build(&settings)?;
-    let shape = BatchShape { micro_batch_size: config.train.micro_batch_size, dp_size: 1 };
+    let shape = BatchShape {
+        micro_batch_size: config.train.micro_batch_size,
+        dp_size: 1,
+    };
     let train = train.ok_or_else(|| {
-        Failure::new(crate::cli::Exit::Usage, "dataset.split leaves nothing for training; give its first part more")
+        Failure::new(
+            crate::cli::Exit::Usage,
+            "dataset.split leaves nothing for training; give its first part more",
+        )
     })?;
     let sampler = SequentialSampler::new("training data", train.len(), shape)?;
     let train: Arc<dyn BatchSource> = Arc::new(GptBatches::new(train, sampler));
     let valid = valid
-        .map(|valid: PretrainSamples| -> Result<Arc<dyn BatchSource>, Failure> {
-            let sampler = CyclicSampler::new("validation data", valid.len(), shape, d.data_sharding)?;
-            Ok(Arc::new(GptBatches::new(valid, sampler)))
-        })
+        .map(
+            |valid: PretrainSamples| -> Result<Arc<dyn BatchSource>, Failure> {
+                let sampler =
+                    CyclicSampler::new("validation data", valid.len(), shape, d.data_sharding)?;
+                Ok(Arc::new(GptBatches::new(valid, sampler)))
+            },
+        )
         .transpose()?;
     if v.eval_interval > 0 && v.eval_iters > 0 && valid.is_none() {
         let message = "validation.eval_interval is set but dataset.split leaves nothing for validation; \
                        give its second part more, or set validation.eval_interval=0";
         return Err(Failure::new(crate::cli::Exit::Usage, message));
     }
-    Ok(RunData { train, valid, tokenizer, corpus: prepared, fingerprint })
+    Ok(RunData {
+        train,
+        valid,
+        tokenizer,
+        corpus: prepared,
+        fingerprint,
+    })
 }

@@ -72,22 +72,37 @@ impl Engine {
     ///
     /// # Errors
     /// Impossible sizes, or memory that the system refuses.
-    pub fn new(spec: ModelSpec, adam: Option<&AdamConfig>, threads: usize, trace: Trace) -> Result<Self, CoreError> {
+    pub fn new(
+        spec: ModelSpec,
+        adam: Option<&AdamConfig>,
+        threads: usize,
+        trace: Trace,
+    ) -> Result<Self, CoreError> {
         let model = Model::new(spec)?;
         let trains = model.spec.training != Training::Off;
         let record = |kind| model.micro_batch(kind, trace);
-        let first = trains.then(|| record(ProgramKind::TrainFirst)).transpose()?;
+        let first = trains
+            .then(|| record(ProgramKind::TrainFirst))
+            .transpose()?;
         let later = trains.then(|| record(ProgramKind::Train)).transpose()?;
         let evaluate = record(ProgramKind::Evaluate)?;
         let optimizer = adam.map(|adam| model.optimizer_step(adam)).transpose()?;
         let mut programs = vec![&evaluate];
         programs.extend([&first, &later, &optimizer].into_iter().flatten());
         let device = CpuDevice::new(&model.persistent, &programs, threads)?;
-        Ok(Self { model, device, first, later, evaluate, optimizer })
+        Ok(Self {
+            model,
+            device,
+            first,
+            later,
+            evaluate,
+            optimizer,
+        })
     }
 
     fn write_i32(&mut self, tensor: Tensor, values: &[i32]) -> Result<(), CoreError> {
-        self.device.write_slice(self.model.persistent.buffers(), tensor, values)
+        self.device
+            .write_slice(self.model.persistent.buffers(), tensor, values)
     }
 
     /// Copies a micro-batch to the device, after checking that it fits the model.
@@ -99,7 +114,11 @@ impl Engine {
         let inputs = self.model.inputs.clone();
         self.write_i32(inputs.ids, &batch.tokens)?;
         self.write_i32(inputs.labels, &batch.labels)?;
-        let mask: Vec<i32> = batch.loss_mask.iter().map(|m| i32::from(*m != 0.0)).collect();
+        let mask: Vec<i32> = batch
+            .loss_mask
+            .iter()
+            .map(|m| i32::from(*m != 0.0))
+            .collect();
         self.write_i32(inputs.loss_mask, &mask)?;
         if let Some(padding) = inputs.padding {
             let mask: Vec<i32> = batch.padding_mask.iter().map(|p| i32::from(*p)).collect();
@@ -123,7 +142,12 @@ impl Engine {
     }
 
     fn check(&self, batch: &Batch) -> Result<(), CoreError> {
-        let refuse = |what: &str, reason: String| Err(CoreError::Input { what: what.to_string(), reason });
+        let refuse = |what: &str, reason: String| {
+            Err(CoreError::Input {
+                what: what.to_string(),
+                reason,
+            })
+        };
         let shape = self.model.spec.batch;
         if (batch.rows, batch.seq_length) != (shape.rows, shape.row_len) {
             let reason = format!(
@@ -143,19 +167,36 @@ impl Engine {
         }
         let counted = |t: &usize| batch.loss_mask[*t] != 0.0 && outside(&batch.labels[*t]);
         if let Some(position) = (0..batch.labels.len()).find(counted) {
-            let reason = format!("label {} at position {position} is outside the vocabulary", batch.labels[position]);
+            let reason = format!(
+                "label {} at position {position} is outside the vocabulary",
+                batch.labels[position]
+            );
             return refuse("labels", reason);
         }
         let offsets = &batch.documents.physical.0;
         if offsets.len() > shape.max_offsets {
-            let reason = format!("{} offsets, the model was planned for {}", offsets.len(), shape.max_offsets);
+            let reason = format!(
+                "{} offsets, the model was planned for {}",
+                offsets.len(),
+                shape.max_offsets
+            );
             return refuse("documents", reason);
         }
-        if offsets.windows(2).any(|w| w[0] > w[1]) || offsets.iter().any(|o| *o < 0 || *o as usize > batch.tokens.len()) {
-            return refuse("documents", "offsets must ascend within the batch".to_string());
+        if offsets.windows(2).any(|w| w[0] > w[1])
+            || offsets
+                .iter()
+                .any(|o| *o < 0 || *o as usize > batch.tokens.len())
+        {
+            return refuse(
+                "documents",
+                "offsets must ascend within the batch".to_string(),
+            );
         }
         if !shape.padding && batch.padding_mask.iter().any(|p| *p) {
-            return refuse("padding", "the batch has padding but the model was planned without a padding mask".into());
+            return refuse(
+                "padding",
+                "the batch has padding but the model was planned without a padding mask".into(),
+            );
         }
         Ok(())
     }
@@ -166,7 +207,8 @@ impl Engine {
     /// What the device reports.
     pub fn micro_batch(&mut self, is_first: bool) -> Result<(), CoreError> {
         let program = if is_first { &self.first } else { &self.later };
-        self.device.run(program.as_ref().expect("an engine for training"))
+        self.device
+            .run(program.as_ref().expect("an engine for training"))
     }
 
     /// Forward of the loaded micro-batch.
@@ -184,7 +226,11 @@ impl Engine {
     pub fn clear_losses(&mut self) -> Result<(), CoreError> {
         let metrics = self.model.metrics;
         for tensor in [metrics.losses, metrics.aux] {
-            self.device.write_f64(self.model.persistent.buffers(), tensor, &vec![0.0; tensor.len()])?;
+            self.device.write_f64(
+                self.model.persistent.buffers(),
+                tensor,
+                &vec![0.0; tensor.len()],
+            )?;
         }
         Ok(())
     }
@@ -195,10 +241,20 @@ impl Engine {
     /// What the device reports.
     pub fn losses(&self) -> Result<LossSums, CoreError> {
         let metrics = self.model.metrics;
-        let losses = self.device.read_f64(self.model.persistent.buffers(), metrics.losses)?;
+        let losses = self
+            .device
+            .read_f64(self.model.persistent.buffers(), metrics.losses)?;
         let column = |c: usize| losses.chunks(4).map(|row| row[c]).collect();
-        let aux = self.device.read_f64(self.model.persistent.buffers(), metrics.aux)?;
-        Ok(LossSums { sums: column(0), tokens: column(1), means: column(2), hits: column(3), aux })
+        let aux = self
+            .device
+            .read_f64(self.model.persistent.buffers(), metrics.aux)?;
+        Ok(LossSums {
+            sums: column(0),
+            tokens: column(1),
+            means: column(2),
+            hits: column(3),
+            aux,
+        })
     }
 
     /// Runs the optimizer on the accumulated gradients of `samples` samples.
@@ -207,7 +263,11 @@ impl Engine {
     /// What the device reports.
     pub fn step(&mut self, samples: u64) -> Result<StepReport, CoreError> {
         self.set_state(StateSlot::StepSamples, samples as f64)?;
-        self.device.run(self.optimizer.as_ref().expect("an engine with an optimizer"))?;
+        self.device.run(
+            self.optimizer
+                .as_ref()
+                .expect("an engine with an optimizer"),
+        )?;
         self.report()
     }
 
@@ -216,7 +276,9 @@ impl Engine {
     /// # Errors
     /// What the device reports.
     pub fn report(&self) -> Result<StepReport, CoreError> {
-        let state = self.device.read_f64(self.model.persistent.buffers(), self.model.metrics.state)?;
+        let state = self
+            .device
+            .read_f64(self.model.persistent.buffers(), self.model.metrics.state)?;
         let slot = |s: StateSlot| state[s as usize];
         Ok(StepReport {
             grad_norm: slot(StateSlot::GradNorm),
@@ -236,7 +298,8 @@ impl Engine {
     /// What the device reports.
     pub fn set_state(&mut self, slot: StateSlot, value: f64) -> Result<(), CoreError> {
         let tensor = self.model.metrics.state.columns(slot as usize, 1);
-        self.device.write_slice(self.model.persistent.buffers(), tensor, &[value])
+        self.device
+            .write_slice(self.model.persistent.buffers(), tensor, &[value])
     }
 
     /// Tokens per expert of the last step, one row per router.
@@ -248,7 +311,9 @@ impl Engine {
         if counts.is_empty() {
             return Ok(Vec::new());
         }
-        let values = self.device.read_f64(self.model.persistent.buffers(), counts)?;
+        let values = self
+            .device
+            .read_f64(self.model.persistent.buffers(), counts)?;
         Ok(values.chunks(counts.cols).map(<[f64]>::to_vec).collect())
     }
 

@@ -106,8 +106,16 @@ impl MetricsFile {
     pub fn open(path: &Path, resumed_at: Option<u64>) -> Result<Self, Failure> {
         let is_new = !path.exists();
         let open = OpenOptions::new().create(true).append(true).open(path);
-        let file = open.map_err(|e| Failure::new(Exit::Invalid, format!("cannot open {}: {e}", path.display())))?;
-        let mut metrics = Self { path: path.to_path_buf(), file };
+        let file = open.map_err(|e| {
+            Failure::new(
+                Exit::Invalid,
+                format!("cannot open {}: {e}", path.display()),
+            )
+        })?;
+        let mut metrics = Self {
+            path: path.to_path_buf(),
+            file,
+        };
         if is_new {
             metrics.write(&json!({ "event": "start", "schema": SCHEMA }))?;
         }
@@ -125,7 +133,10 @@ impl MetricsFile {
     pub fn write(&mut self, record: &Value) -> Result<(), Failure> {
         let line = format!("{record}\n");
         self.file.write_all(line.as_bytes()).map_err(|e| {
-            let message = format!("cannot write {}: {e}; free space, then resume from the last checkpoint", self.path.display());
+            let message = format!(
+                "cannot write {}: {e}; free space, then resume from the last checkpoint",
+                self.path.display()
+            );
             Failure::new(Exit::Invalid, message)
         })
     }

@@ -38,7 +38,11 @@ pub fn train(request: TrainRequest) -> Result<(), Failure> {
     fs::write(&config_path, &run_config).map_err(|e| cannot_write(&config_path, &e))?;
     let resumed = (state.iteration > 0).then_some(state.iteration);
     let metrics = MetricsFile::open(&folder.join("metrics.jsonl"), resumed)?;
-    let checkpoints = config.checkpoint.save.as_ref().map_or_else(|| folder.join("checkpoints"), PathBuf::from);
+    let checkpoints = config
+        .checkpoint
+        .save
+        .as_ref()
+        .map_or_else(|| folder.join("checkpoints"), PathBuf::from);
     let heads = 1 + engine.model.spec.config.mtp_depth();
     eprintln!(
         "model: {} parameters in {} tensors, {} layers, {}, {} loss heads, {:.0} MB planned",
@@ -51,11 +55,19 @@ pub fn train(request: TrainRequest) -> Result<(), Failure> {
     );
     eprintln!(
         "loss: {}; {} threads; run folder {}",
-        if config.model.calculate_per_token_loss { "per token of the global batch" } else { "mean of micro-batch means" },
+        if config.model.calculate_per_token_loss {
+            "per token of the global batch"
+        } else {
+            "mean of micro-batch means"
+        },
         threads,
         folder.display()
     );
-    let console = Console::new(state.iteration, config.train.train_iters, config.logger.log_interval);
+    let console = Console::new(
+        state.iteration,
+        config.train.train_iters,
+        config.logger.log_interval,
+    );
     let mut run = Run {
         micro_batches: settings::micro_batches(config)?,
         flops: flops::PerToken::of(&engine),
@@ -81,7 +93,11 @@ pub fn train(request: TrainRequest) -> Result<(), Failure> {
 /// Initialises the model, or loads what the configuration names.
 fn start(config: &RunConfig, engine: &mut Engine, data: &RunData) -> Result<TrainState, Failure> {
     let c = &config.checkpoint;
-    let fresh = TrainState { seed: config.rng.seed, data: data.fingerprint.clone(), ..TrainState::default() };
+    let fresh = TrainState {
+        seed: config.rng.seed,
+        data: data.fingerprint.clone(),
+        ..TrainState::default()
+    };
     if let Some(load) = &c.load {
         let folder = checkpoint::resolve(Path::new(load), c.ckpt_step)?;
         let optimizer = !c.finetune && c.load_optim;
@@ -100,7 +116,11 @@ fn start(config: &RunConfig, engine: &mut Engine, data: &RunData) -> Result<Trai
             );
             return Err(Failure::new(Exit::Usage, message));
         }
-        eprintln!("resuming after step {} of {}", state.iteration, folder.display());
+        eprintln!(
+            "resuming after step {} of {}",
+            state.iteration,
+            folder.display()
+        );
         return Ok(state);
     }
     let model = engine.model.clone();
@@ -114,21 +134,41 @@ fn start(config: &RunConfig, engine: &mut Engine, data: &RunData) -> Result<Trai
 }
 
 fn cannot_write(path: &Path, e: &std::io::Error) -> Failure {
-    let message = format!("cannot write {}: {e}; set logger.dir to a folder that can be written", path.display());
+    let message = format!(
+        "cannot write {}: {e}; set logger.dir to a folder that can be written",
+        path.display()
+    );
     Failure::new(Exit::Invalid, message)
 }
 
 /// The folder of the run: the given one, that of the run which is resumed, or a new one under `runs/`.
 fn run_folder(config: &RunConfig) -> Result<PathBuf, Failure> {
-    let resumed = config.checkpoint.load.as_ref().filter(|_| !config.checkpoint.finetune).and_then(|load| {
-        let candidates = Path::new(load).ancestors().take(3);
-        candidates.filter(|dir| dir.join("metrics.jsonl").is_file()).map(Path::to_path_buf).next()
-    });
-    let folder = config.logger.dir.as_ref().map(PathBuf::from).or(resumed).unwrap_or_else(|| {
-        let name = config.run.recipe.as_deref().unwrap_or("train");
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        PathBuf::from(format!("runs/{name}-{seconds}"))
-    });
+    let resumed = config
+        .checkpoint
+        .load
+        .as_ref()
+        .filter(|_| !config.checkpoint.finetune)
+        .and_then(|load| {
+            let candidates = Path::new(load).ancestors().take(3);
+            candidates
+                .filter(|dir| dir.join("metrics.jsonl").is_file())
+                .map(Path::to_path_buf)
+                .next()
+        });
+    let folder = config
+        .logger
+        .dir
+        .as_ref()
+        .map(PathBuf::from)
+        .or(resumed)
+        .unwrap_or_else(|| {
+            let name = config.run.recipe.as_deref().unwrap_or("train");
+            let seconds = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs();
+            PathBuf::from(format!("runs/{name}-{seconds}"))
+        });
     fs::create_dir_all(&folder).map_err(|e| cannot_write(&folder, &e))?;
     Ok(folder)
 }
@@ -155,11 +195,20 @@ fn install_signals(on: bool) -> Result<Arc<AtomicBool>, Failure> {
     if on {
         for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGUSR1] {
             let install = || -> std::io::Result<()> {
-                signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, flag.clone())?;
+                signal_hook::flag::register_conditional_shutdown(
+                    signal,
+                    128 + signal,
+                    flag.clone(),
+                )?;
                 signal_hook::flag::register(signal, flag.clone())?;
                 Ok(())
             };
-            install().map_err(|e| Failure::new(Exit::Unexpected, format!("cannot handle signal {signal}: {e}")))?;
+            install().map_err(|e| {
+                Failure::new(
+                    Exit::Unexpected,
+                    format!("cannot handle signal {signal}: {e}"),
+                )
+            })?;
         }
     }
     Ok(flag)
@@ -168,7 +217,10 @@ fn install_signals(on: bool) -> Result<Arc<AtomicBool>, Failure> {
 impl Run<'_> {
     fn steps(&mut self) -> Result<(), Failure> {
         let stop = install_signals(self.config.train.exit_signal_handler)?;
-        let (total, global) = (self.config.train.train_iters, self.config.train.global_batch_size);
+        let (total, global) = (
+            self.config.train.train_iters,
+            self.config.train.global_batch_size,
+        );
         let v = &self.config.validation;
         let validates = v.eval_interval > 0 && v.eval_iters > 0;
         if validates && self.state.iteration == 0 {
@@ -178,7 +230,11 @@ impl Run<'_> {
         let (first, consumed) = (self.state.iteration, self.state.consumed_train_samples);
         let requests = (first..total).flat_map(move |step| {
             let consumed_samples = consumed + (step - first) * global;
-            (0..micro_batches).map(move |micro_batch| BatchRequest { consumed_samples, micro_batch, dp_rank: 0 })
+            (0..micro_batches).map(move |micro_batch| BatchRequest {
+                consumed_samples,
+                micro_batch,
+                dp_rank: 0,
+            })
         });
         let mut batches = Prefetcher::start(self.data.train.clone(), requests, 2)?;
         while self.state.iteration < total {
@@ -192,7 +248,8 @@ impl Run<'_> {
                     "stopped after {limit} steps in a row with gradients that are not finite (step {}); lower \
                      optimizer.lr or check the data, then resume from the last checkpoint{}",
                     self.state.iteration,
-                    self.saved_at.map_or(String::new(), |s| format!(" (step {s})"))
+                    self.saved_at
+                        .map_or(String::new(), |s| format!(" (step {s})"))
                 );
                 return Err(Failure::new(Exit::Numerical, message));
             }
@@ -203,13 +260,21 @@ impl Run<'_> {
             let c = &self.config.checkpoint;
             if stop.load(Ordering::Relaxed) {
                 self.save()?;
-                let message = format!("stopped by a signal after step {step}; start the same command with --load_dir {}", self.checkpoints.display());
+                let message = format!(
+                    "stopped by a signal after step {step}; start the same command with --load_dir {}",
+                    self.checkpoints.display()
+                );
                 return Err(Failure::new(Exit::Requeue, message));
             }
             if c.save_interval.is_some_and(|n| n > 0 && step % n == 0) || step == total {
                 self.save()?;
             }
-            if self.config.train.exit_interval.is_some_and(|n| n > 0 && step % n == 0) {
+            if self
+                .config
+                .train
+                .exit_interval
+                .is_some_and(|n| n > 0 && step % n == 0)
+            {
                 if self.saved_at != Some(step) {
                     self.save()?;
                 }
@@ -225,7 +290,12 @@ impl Run<'_> {
         for micro_batch in 0..self.micro_batches {
             let batch = match batches.next_batch() {
                 Some(batch) => batch?,
-                None => return Err(Failure::new(Exit::Unexpected, "the batches ended before the run")),
+                None => {
+                    return Err(Failure::new(
+                        Exit::Unexpected,
+                        "the batches ended before the run",
+                    ));
+                }
             };
             self.load(&batch, micro_batch)?;
             self.engine.micro_batch(micro_batch == 0)?;
@@ -247,7 +317,9 @@ impl Run<'_> {
             consumed_samples: self.state.consumed_train_samples,
             lm_loss: losses.sums[0] / losses.tokens[0].max(1.0),
             mtp_losses: losses.means[1..].iter().map(|x| x / m).collect(),
-            mtp_acceptance: (1..losses.sums.len()).map(|k| 100.0 * losses.hits[k] / losses.tokens[k].max(1.0)).collect(),
+            mtp_acceptance: (1..losses.sums.len())
+                .map(|k| 100.0 * losses.hits[k] / losses.tokens[k].max(1.0))
+                .collect(),
             load_balancing_loss: aux,
             grad_norm: report.grad_norm,
             learning_rate: report.learning_rate,
@@ -281,16 +353,25 @@ impl Run<'_> {
 
     /// Mean loss over validation batches that training never saw.
     fn validate(&mut self) -> Result<(), Failure> {
-        let Some(valid) = self.data.valid.clone() else { return Ok(()) };
+        let Some(valid) = self.data.valid.clone() else {
+            return Ok(());
+        };
         let v = &self.config.validation;
-        let global = v.eval_global_batch_size.unwrap_or(self.config.train.global_batch_size);
+        let global = v
+            .eval_global_batch_size
+            .unwrap_or(self.config.train.global_batch_size);
         let micro_batches = global / self.config.train.micro_batch_size;
         let start = Instant::now();
         self.engine.clear_losses()?;
         let mut batch = Batch::default();
         for _ in 0..v.eval_iters {
             for micro_batch in 0..micro_batches {
-                valid.fill(self.state.consumed_valid_samples, micro_batch, 0, &mut batch)?;
+                valid.fill(
+                    self.state.consumed_valid_samples,
+                    micro_batch,
+                    0,
+                    &mut batch,
+                )?;
                 self.load(&batch, micro_batch as usize)?;
                 self.engine.evaluate()?;
             }
@@ -305,12 +386,19 @@ impl Run<'_> {
             "event": "validation", "iteration": self.state.iteration, "lm loss": loss,
             "tokens": losses.tokens[0], "elapsed_ms": start.elapsed().as_secs_f64() * 1e3,
         });
-        let mut text = format!("validation after step {}: lm {loss:.4}", self.state.iteration);
+        let mut text = format!(
+            "validation after step {}: lm {loss:.4}",
+            self.state.iteration
+        );
         for k in 1..losses.sums.len() {
             record[format!("mtp_{k} loss")] = json!(mean(k));
             text += &format!("  mtp{k} {:.4}", mean(k));
         }
-        text += &format!("  ({} tokens, {})", losses.tokens[0], duration(start.elapsed()));
+        text += &format!(
+            "  ({} tokens, {})",
+            losses.tokens[0],
+            duration(start.elapsed())
+        );
         self.console.say(&text);
         self.metrics.write(&record)
     }
@@ -318,13 +406,20 @@ impl Run<'_> {
     fn save(&mut self) -> Result<(), Failure> {
         let start = Instant::now();
         let c = &self.config.checkpoint;
-        let folder = checkpoint::save(&self.engine, &self.checkpoints, &self.state, &self.run_config, c.save_optim)?;
+        let folder = checkpoint::save(
+            &self.engine,
+            &self.checkpoints,
+            &self.state,
+            &self.run_config,
+            c.save_optim,
+        )?;
         if let Some(keep) = c.most_recent_k {
             checkpoint::prune(&self.checkpoints, keep, c.keep_every_n)?;
         }
         self.saved_at = Some(self.state.iteration);
         let seconds = start.elapsed().as_secs_f64();
-        self.console.say(&format!("saved {} in {seconds:.1} s", folder.display()));
+        self.console
+            .say(&format!("saved {} in {seconds:.1} s", folder.display()));
         let event = json!({ "event": "checkpoint", "iteration": self.state.iteration, "elapsed_ms": seconds * 1e3 });
         self.metrics.write(&event)
     }
@@ -343,8 +438,14 @@ impl Run<'_> {
         if let (Some(first), Some((step, loss))) = (self.first_validation, self.last_validation) {
             eprintln!("validation loss: {first:.4} at first, {loss:.4} after step {step}");
         }
-        eprintln!("wrote  {}  one line per step", self.metrics.path().display());
-        eprintln!("       {}  the resolved configuration", folder.join("run_config.toml").display());
+        eprintln!(
+            "wrote  {}  one line per step",
+            self.metrics.path().display()
+        );
+        eprintln!(
+            "       {}  the resolved configuration",
+            folder.join("run_config.toml").display()
+        );
         if let Some(last) = &last {
             eprintln!("       {}  weights and optimizer", last.display());
         }
@@ -355,8 +456,12 @@ impl Run<'_> {
             folder.join("run_config.toml").display(),
             self.checkpoints.display()
         );
-        eprintln!("       train on your own text:  lightning-train train --recipe demo_pretrain_config --data PATH");
-        eprintln!("       see every setting:       lightning-train train --recipe demo_pretrain_config --dry-run");
+        eprintln!(
+            "       train on your own text:  lightning-train train --recipe demo_pretrain_config --data PATH"
+        );
+        eprintln!(
+            "       see every setting:       lightning-train train --recipe demo_pretrain_config --dry-run"
+        );
     }
 }
 
@@ -371,7 +476,9 @@ fn balance(counts: &[Vec<f64>]) -> (Option<f64>, Option<f64>) {
         let mean = row.iter().sum::<f64>() / row.len() as f64;
         (mean > 0.0).then(|| row.iter().copied().fold(0.0, f64::max) / mean)
     });
-    let worst = ratios.fold(None, |worst: Option<f64>, r| Some(worst.map_or(r, |w| w.max(r))));
+    let worst = ratios.fold(None, |worst: Option<f64>, r| {
+        Some(worst.map_or(r, |w| w.max(r)))
+    });
     let dead = counts.iter().flatten().filter(|c| **c == 0.0).count();
     (worst, worst.map(|_| dead as f64 / experts as f64))
 }

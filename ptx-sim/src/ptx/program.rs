@@ -617,7 +617,6 @@ pub(crate) struct Inst {
 /// A function of a program.
 #[derive(Clone, Debug)]
 pub(crate) struct FunctionEntry {
-    pub(crate) name: String,
     pub(crate) entry: u32,
     /// Row of the return addresses (32-bit file).
     pub(crate) return_row: usize,
@@ -637,6 +636,4 @@ pub(crate) struct Program {
     pub(crate) dynamic_shared: u64,
     /// Whether blocks can see each other through global memory.
     pub(crate) communicates: bool,
-    /// Whether a `setmaxnreg` is present.
-    pub(crate) sets_registers: bool,
 }

@@ -6,7 +6,7 @@ use super::moves::space_word;
 use super::{Decoder, Res};
 use crate::num::half_math::{Half, HalfModifiers, packed2};
 use crate::num::min_max::{MinMaxModifiers, min_max_half};
-use crate::ptx::program::{Addr, Atomic, Class, File, LaneOp, Load, Op, Slot, Store, Strength};
+use crate::ptx::program::{Atomic, Class, File, LaneOp, Load, Op, Slot, Store, Strength};
 use crate::ptx::syntax::Operand;
 use crate::ptx::types::{Space, Ty};
 

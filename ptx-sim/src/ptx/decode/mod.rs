@@ -79,7 +79,6 @@ pub(crate) struct Decoder<'a> {
     targets: HashMap<&'a str, Vec<&'a str>>,
     fixes: Vec<(usize, Vec<&'a str>, u32, Vec<u32>)>,
     communicates: bool,
-    sets_registers: bool,
     in_entry: bool,
     // State of the instruction being decoded.
     guard: Slot,
@@ -127,7 +126,6 @@ pub(crate) fn kernel<'a>(
         targets: HashMap::new(),
         fixes: Vec::new(),
         communicates: false,
-        sets_registers: false,
         in_entry: false,
         guard: Slot::NONE,
         line: entry.line,
@@ -241,7 +239,7 @@ impl<'a> Decoder<'a> {
         let params = formals(&f.params)?;
         let return_row = self.row(File::R32)?.index();
         self.signatures.insert(f.name, (self.table.len(), Signature { returns, params }));
-        self.table.push(FunctionEntry { name: f.name.to_string(), entry: self.out.len() as u32, return_row });
+        self.table.push(FunctionEntry { entry: self.out.len() as u32, return_row });
         self.body(f)
     }
 
@@ -656,7 +654,6 @@ impl<'a> Decoder<'a> {
                 inits,
                 dynamic_shared,
                 communicates: self.communicates,
-                sets_registers: self.sets_registers,
             },
             static_shared: (self.shared_at - SHARED_START) as usize,
             local_bytes: self.local_at as usize,

@@ -32,7 +32,6 @@ impl<'a> Decoder<'a> {
                 if !(24..=256).contains(&count) || !count.is_multiple_of(8) {
                     return self.error(format!("setmaxnreg {count}: a multiple of 8 from 24 to 256 is expected"));
                 }
-                self.sets_registers = true;
                 self.push_with(Op::SetMaxNreg { inc, count: count as u32 }, Class::Other, Together::All);
                 Ok(())
             }
