@@ -8,23 +8,12 @@ use support::gradcheck::check_gradients;
 use support::random::Random;
 
 fn check(maker: cases::Maker, first_seed: u64) {
-    let (_, _, count) = cases::ALL
-        .iter()
-        .find(|(_, m, _)| std::ptr::fn_addr_eq(*m, maker))
-        .unwrap();
+    let (_, _, count) = cases::ALL.iter().find(|(_, m, _)| std::ptr::fn_addr_eq(*m, maker)).unwrap();
     for seed in first_seed..first_seed + count {
         let mut rng = Random::new(seed);
         let mut case = maker(&mut rng, DType::F64);
         let label = format!("seed {seed} {}", case.label);
-        check_gradients(
-            &label,
-            &mut case.unit,
-            case.forward,
-            case.backward,
-            &case.objective,
-            &case.inputs,
-            &mut rng,
-        );
+        check_gradients(&label, &mut case.unit, case.forward, case.backward, &case.objective, &case.inputs, &mut rng);
     }
 }
 

@@ -35,11 +35,7 @@ fn check_model(seed: u64, pattern: &str, mtp: Option<(&str, usize)>) {
     options.threads = 1;
     options.padding = rng.chance(0.4);
     options.objective = Objective {
-        scale: if rng.chance(0.5) {
-            LossScale::PerToken
-        } else {
-            LossScale::MeanOfMeans(rng.range(1, 3))
-        },
+        scale: if rng.chance(0.5) { LossScale::PerToken } else { LossScale::MeanOfMeans(rng.range(1, 3)) },
         mtp_factor: 0.7,
         aux_coefficient: if rng.chance(0.6) { 0.5 } else { 0.0 },
         bias_rate: 1e-3,
@@ -49,33 +45,19 @@ fn check_model(seed: u64, pattern: &str, mtp: Option<(&str, usize)>) {
     let mut s = tiny::session(&config, &options, &weights);
     s.run_first(&batch);
     let trained = s.values();
-    assert_eq!(
-        s.evaluate(&batch),
-        trained,
-        "evaluation and training see the same losses"
-    );
+    assert_eq!(s.evaluate(&batch), trained, "evaluation and training see the same losses");
     s.run_first(&batch);
     let gradients = s.gradients();
-    let label = format!(
-        "seed {seed} {pattern} {mtp:?} {rows} x {row_len} {:?} {:?}",
-        options.objective, batch.offsets
-    );
+    let label = format!("seed {seed} {pattern} {mtp:?} {rows} x {row_len} {:?} {:?}", options.objective, batch.offsets);
     for (name, gradient) in &gradients {
         let (n, part, at) = (gradient.len(), s.part(name), &weights[name]);
         let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
         let mut single = vec![0.0; n];
         single[rng.range(0, n - 1)] = 1.0;
-        for (scale, direction) in [
-            (norm, rng.normals(n, 1.0)),
-            (norm / (n as f64).sqrt(), single),
-        ] {
+        for (scale, direction) in [(norm, rng.normals(n, 1.0)), (norm / (n as f64).sqrt(), single)] {
             let analytic = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
             let mut along = |step: f64| {
-                let moved: Vec<f64> = at
-                    .iter()
-                    .zip(&direction)
-                    .map(|(x, d)| x + step * d)
-                    .collect();
+                let moved: Vec<f64> = at.iter().zip(&direction).map(|(x, d)| x + step * d).collect();
                 s.model.write_weight(&mut s.device, part, &moved).unwrap();
                 let values = s.evaluate(&batch);
                 s.objective(&values, &batch)

@@ -10,11 +10,7 @@ use support::*;
 
 /// Bounds of values and gradients (f64 runs are compared with values stored as f32).
 fn bounds(act: DType) -> (f64, f64) {
-    if act == DType::F64 {
-        (1e-6, 1e-6)
-    } else {
-        (2e-6, 1e-5)
-    }
+    if act == DType::F64 { (1e-6, 1e-6) } else { (2e-6, 1e-5) }
 }
 
 const TYPES: [DType; 2] = [DType::F64, DType::F32];
@@ -22,11 +18,7 @@ const TYPES: [DType; 2] = [DType::F64, DType::F32];
 #[test]
 fn golden_model_ssd_any_chunk() {
     let g = read_golden("ssd.safetensors");
-    let mut prefixes: Vec<&str> = g
-        .tensors
-        .keys()
-        .filter_map(|n| n.strip_suffix(".x"))
-        .collect();
+    let mut prefixes: Vec<&str> = g.tensors.keys().filter_map(|n| n.strip_suffix(".x")).collect();
     prefixes.sort_unstable();
     assert_eq!(prefixes, ["docs", "real", "small", "state"]);
     for act in TYPES {
@@ -34,26 +26,12 @@ fn golden_model_ssd_any_chunk() {
             let v = |name: &str| &g.get(&format!("{prefix}.{name}")).values[..];
             let has = |name: &str| g.tensors.contains_key(&format!("{prefix}.{name}"));
             let shape = |name: &str| g.get(&format!("{prefix}.{name}")).shape.clone();
-            let [t, heads, head_dim] = shape("x")[..] else {
-                panic!()
-            };
-            let [_, groups, state] = shape("B")[..] else {
-                panic!()
-            };
-            let chunks: &[usize] = if *prefix == "real" {
-                &[64, 128, t]
-            } else {
-                &[1, 2, 3, 7, 16, t - 1, t, t + 1, 300]
-            };
+            let [t, heads, head_dim] = shape("x")[..] else { panic!() };
+            let [_, groups, state] = shape("B")[..] else { panic!() };
+            let chunks: &[usize] =
+                if *prefix == "real" { &[64, 128, t] } else { &[1, 2, 3, 7, 16, t - 1, t, t + 1, 300] };
             for &chunk in chunks {
-                let shape = SsdShape {
-                    heads,
-                    head_dim,
-                    state,
-                    groups,
-                    chunk,
-                    row_len: t,
-                };
+                let shape = SsdShape { heads, head_dim, state, groups, chunk, row_len: t };
                 let mut u = Unit::new(act);
                 let (inner, bc, all) = (heads * head_dim, groups * state, heads * head_dim * state);
                 let doc: Vec<i32> = v("doc").iter().map(|d| *d as i32).collect();
@@ -93,22 +71,13 @@ fn golden_model_ssd_any_chunk() {
                 let r = u.run(vec![fwd.clone().into(), bwd.clone().into()]);
                 let (value, gradient) = bounds(act);
                 let check = |tensor: Tensor, name: &str| {
-                    let bound = if name.starts_with('d') {
-                        gradient
-                    } else {
-                        value
-                    };
+                    let bound = if name.starts_with('d') { gradient } else { value };
                     let label = format!("{act} chunk {chunk} {prefix}.{name}");
                     assert_close(&label, &r.get(tensor), v(name), bound);
                 };
                 check(fwd.y, "y");
                 check(state_out.unwrap(), "S_final");
-                for (tensor, name) in [
-                    (bwd.dx, "dx"),
-                    (bwd.db, "dB"),
-                    (bwd.dc, "dC"),
-                    (bwd.ddelta, "ddt"),
-                ] {
+                for (tensor, name) in [(bwd.dx, "dx"), (bwd.db, "dB"), (bwd.dc, "dC"), (bwd.ddelta, "ddt")] {
                     check(tensor, name);
                 }
                 check(bwd.da_log, "dA_log");
@@ -137,10 +106,7 @@ impl MixerFile {
         }
     }
     fn weight(&self, layer: usize, name: &str) -> &[f64] {
-        &self
-            .weights
-            .get(&format!("backbone.layers.{layer}.mixer.{name}"))
-            .values
+        &self.weights.get(&format!("backbone.layers.{layer}.mixer.{name}")).values
     }
     fn layer(&self, kind: lightning_core::config::LayerKind) -> usize {
         self.config.layers.iter().position(|k| *k == kind).unwrap()
@@ -149,38 +115,15 @@ impl MixerFile {
 
 fn linear(u: &mut Unit, x: Tensor, w: Tensor, ops: &mut Vec<Op>) -> Tensor {
     let y = u.out(x.rows, w.rows);
-    ops.push(
-        LinearFwd {
-            x,
-            w,
-            y,
-            adapter: None,
-        }
-        .into(),
-    );
+    ops.push(LinearFwd { x, w, y, adapter: None }.into());
     y
 }
 
-fn linear_backward(
-    u: &mut Unit,
-    x: Tensor,
-    w: Tensor,
-    dy: Tensor,
-    ops: &mut Vec<Op>,
-) -> (Tensor, Tensor) {
+fn linear_backward(u: &mut Unit, x: Tensor, w: Tensor, dy: Tensor, ops: &mut Vec<Op>) -> (Tensor, Tensor) {
     let (dx, dw) = (u.out(x.rows, x.cols), u.out_acc(w.rows, w.cols));
     ops.push(
-        LinearBwd {
-            dy,
-            x,
-            w,
-            dx: Some(dx),
-            accumulate_dx: false,
-            dw: Some(dw),
-            accumulate_dw: false,
-            adapter: None,
-        }
-        .into(),
+        LinearBwd { dy, x, w, dx: Some(dx), accumulate_dx: false, dw: Some(dw), accumulate_dw: false, adapter: None }
+            .into(),
     );
     (dx, dw)
 }
@@ -213,54 +156,15 @@ fn mamba_mixer(
     let (start, end) = u.bounds_of(doc, t);
     let w_in = u.act(m.in_proj_rows(), d, w("in_proj.weight"));
     let zxbcdt = linear(u, x, w_in, ops);
-    let split = |v: Tensor| {
-        (
-            v.columns(0, inner),
-            v.columns(inner, channels),
-            v.columns(inner + channels, m.heads),
-        )
-    };
-    let split_conv = |v: Tensor| {
-        (
-            v.columns(0, inner),
-            v.columns(inner, bc),
-            v.columns(inner + bc, bc),
-        )
-    };
+    let split = |v: Tensor| (v.columns(0, inner), v.columns(inner, channels), v.columns(inner + channels, m.heads));
+    let split_conv = |v: Tensor| (v.columns(0, inner), v.columns(inner, bc), v.columns(inner + bc, bc));
     let (z, xbc, raw) = split(zxbcdt);
-    let (conv_w, conv_b) = (
-        u.act(channels, m.conv_kernel, w("conv1d.weight")),
-        u.act(1, channels, w("conv1d.bias")),
-    );
+    let (conv_w, conv_b) = (u.act(channels, m.conv_kernel, w("conv1d.weight")), u.act(1, channels, w("conv1d.bias")));
     let conv = u.out(t, channels);
-    ops.push(
-        ConvSiluFwd {
-            x: xbc,
-            w: conv_w,
-            b: conv_b,
-            start,
-            y: conv,
-        }
-        .into(),
-    );
+    ops.push(ConvSiluFwd { x: xbc, w: conv_w, b: conv_b, start, y: conv }.into());
     let (bias, delta) = (u.acc(1, m.heads, dt_bias), u.out_acc(t, m.heads));
-    ops.push(
-        SoftplusDtFwd {
-            raw,
-            bias,
-            dt_min,
-            delta,
-        }
-        .into(),
-    );
-    let shape = SsdShape {
-        heads: m.heads,
-        head_dim: m.head_dim,
-        state: m.state,
-        groups: m.groups,
-        chunk,
-        row_len: t,
-    };
+    ops.push(SoftplusDtFwd { raw, bias, dt_min, delta }.into());
+    let shape = SsdShape { heads: m.heads, head_dim: m.head_dim, state: m.state, groups: m.groups, chunk, row_len: t };
     let (sx, b, c) = split_conv(conv);
     let scan = SsdScanFwd {
         shape,
@@ -391,17 +295,7 @@ fn golden_model_varlen_mamba_mixer() {
             let (value, gradient) = bounds(act);
             let (mut u, mut ops) = (Unit::new(act), Vec::new());
             let bias = file.weight(layer, "dt_bias");
-            let m = mamba_mixer(
-                &file,
-                &mut u,
-                v("mamba.x"),
-                bias,
-                0.0,
-                &doc,
-                v("mamba.dy"),
-                chunk,
-                &mut ops,
-            );
+            let m = mamba_mixer(&file, &mut u, v("mamba.x"), bias, 0.0, &doc, v("mamba.dy"), chunk, &mut ops);
             let r = u.run(ops);
             assert_close(&format!("{act} y"), &r.get(m.y), v("mamba.y"), value);
             assert_close(&format!("{act} dx"), &r.get(m.dx), v("mamba.dx"), gradient);
@@ -411,12 +305,7 @@ fn golden_model_varlen_mamba_mixer() {
             }
             for (name, tensor) in &m.norms {
                 let want = v(&format!("mamba.dnorm.{name}")).to_vec();
-                assert_close(
-                    &format!("{act} dnorm {name}"),
-                    &[norm(&r.get(*tensor))],
-                    &want,
-                    gradient,
-                );
+                assert_close(&format!("{act} dnorm {name}"), &[norm(&r.get(*tensor))], &want, gradient);
             }
         }
     }
@@ -427,32 +316,15 @@ fn golden_model_varlen_dt_clamp() {
     let file = MixerFile::read();
     let v = |name: &str| &file.varlen.get(name).values[..];
     let shape = &file.varlen.get("dtclamp.x").shape;
-    let doc: Vec<i32> = (0..shape[0] * shape[1])
-        .map(|t| (t / shape[1]) as i32)
-        .collect();
+    let doc: Vec<i32> = (0..shape[0] * shape[1]).map(|t| (t / shape[1]) as i32).collect();
     let zero = vec![0.0; doc.len() * file.config.hidden];
     for act in TYPES {
         for (dt_min, name) in [(0.0, "y_noclamp"), (0.001, "y_hf_clamp_0.001")] {
             let (mut u, mut ops) = (Unit::new(act), Vec::new());
             let (x, bias) = (v("dtclamp.x"), v("dtclamp.dt_bias"));
-            let m = mamba_mixer(
-                &file,
-                &mut u,
-                x,
-                bias,
-                dt_min,
-                &doc,
-                &zero,
-                file.config.mamba().chunk,
-                &mut ops,
-            );
+            let m = mamba_mixer(&file, &mut u, x, bias, dt_min, &doc, &zero, file.config.mamba().chunk, &mut ops);
             let want = v(&format!("dtclamp.{name}")).to_vec();
-            assert_close(
-                &format!("{act} {name}"),
-                &u.run(ops).get(m.y),
-                &want,
-                bounds(act).0,
-            );
+            assert_close(&format!("{act} {name}"), &u.run(ops).get(m.y), &want, bounds(act).0);
         }
     }
     let difference = relative_l2(v("dtclamp.y_noclamp"), v("dtclamp.y_hf_clamp_0.001"));
@@ -466,12 +338,7 @@ fn golden_model_varlen_attention_mixer() {
     let doc = file.varlen.get("doc").ints();
     let a = file.config.attention().clone();
     let layer = file.layer(lightning_core::config::LayerKind::Attention);
-    let (t, d, wide, narrow) = (
-        doc.len(),
-        file.config.hidden,
-        a.heads * a.head_dim,
-        a.kv_heads * a.head_dim,
-    );
+    let (t, d, wide, narrow) = (doc.len(), file.config.hidden, a.heads * a.head_dim, a.kv_heads * a.head_dim);
     for act in TYPES {
         let (value, gradient) = bounds(act);
         let (mut u, mut ops) = (Unit::new(act), Vec::new());
@@ -482,57 +349,23 @@ fn golden_model_varlen_attention_mixer() {
         let w_qkv = u.act(wide + 2 * narrow, d, &qkv);
         let w_o = u.act(d, wide, file.weight(layer, "o_proj.weight"));
         let projected = linear(&mut u, x, w_qkv, &mut ops);
-        let split = |m: Tensor| {
-            (
-                m.columns(0, wide),
-                m.columns(wide, narrow),
-                m.columns(wide + narrow, narrow),
-            )
-        };
+        let split = |m: Tensor| (m.columns(0, wide), m.columns(wide, narrow), m.columns(wide + narrow, narrow));
         let (q, k, vv) = split(projected);
         let (start, _) = u.bounds_of(&doc, t);
         let scale = 1.0 / (a.head_dim as f64).sqrt();
-        let shape = AttentionShape {
-            heads: a.heads,
-            kv_heads: a.kv_heads,
-            head_dim: a.head_dim,
-            row_len: t,
-            scale,
-        };
-        let fwd = AttentionFwd {
-            shape,
-            q,
-            k,
-            v: vv,
-            start,
-            o: u.out(t, wide),
-            lse: u.out_acc(t, a.heads),
-        };
+        let shape = AttentionShape { heads: a.heads, kv_heads: a.kv_heads, head_dim: a.head_dim, row_len: t, scale };
+        let fwd = AttentionFwd { shape, q, k, v: vv, start, o: u.out(t, wide), lse: u.out_acc(t, a.heads) };
         ops.push(fwd.clone().into());
         let y = linear(&mut u, fwd.o, w_o, &mut ops);
         let dy = u.act(t, d, v("attention.dy"));
         let (dout, dw_o) = linear_backward(&mut u, fwd.o, w_o, dy, &mut ops);
         let dprojected = u.out(t, projected.cols);
         let (dq, dk, dv) = split(dprojected);
-        ops.push(
-            AttentionBwd {
-                fwd,
-                dout,
-                dq,
-                dk,
-                dv,
-            }
-            .into(),
-        );
+        ops.push(AttentionBwd { fwd, dout, dq, dk, dv }.into());
         let (dx, dw) = linear_backward(&mut u, x, w_qkv, dprojected, &mut ops);
         let r = u.run(ops);
         assert_close(&format!("{act} y"), &r.get(y), v("attention.y"), value);
-        assert_close(
-            &format!("{act} dx"),
-            &r.get(dx),
-            v("attention.dx"),
-            gradient,
-        );
+        assert_close(&format!("{act} dx"), &r.get(dx), v("attention.dx"), gradient);
         let dw = r.get(dw);
         let row = |r: usize| r * d;
         for (name, got) in [

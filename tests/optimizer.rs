@@ -27,12 +27,7 @@ fn schedule() -> Schedule {
 }
 
 fn adam() -> AdamConfig {
-    AdamConfig {
-        betas: (0.9, 0.95),
-        eps: 1e-8,
-        clip: 0.5,
-        schedule: schedule(),
-    }
+    AdamConfig { betas: (0.9, 0.95), eps: 1e-8, clip: 0.5, schedule: schedule() }
 }
 
 fn setup(
@@ -45,12 +40,7 @@ fn setup(
     let config = tiny::config(&mut rng, "ME*-", Some(("*E", 2)));
     let (rows, row_len) = (1, rng.range(5, 12));
     let mut options = Options::new(act, rows, row_len);
-    options.objective = Objective {
-        scale,
-        mtp_factor: 0.3,
-        aux_coefficient: 0.1,
-        bias_rate: 1e-2,
-    };
+    options.objective = Objective { scale, mtp_factor: 0.3, aux_coefficient: 0.1, bias_rate: 1e-2 };
     options.adam = Some(adam);
     let batches = (0..8)
         .map(|i| {
@@ -66,9 +56,7 @@ fn setup(
 
 impl Session {
     fn set(&mut self, tensor: Tensor, values: &[f64]) {
-        self.device
-            .write_f64(self.model.persistent.buffers(), tensor, values)
-            .unwrap();
+        self.device.write_f64(self.model.persistent.buffers(), tensor, values).unwrap();
     }
 
     /// Everything that a step may change, with bits.
@@ -103,10 +91,7 @@ fn rates(s: &Schedule, n: f64) -> (f64, f64) {
         let r = (n - w) / (d - w);
         s.min_lr + 0.5 * (1.0 + (std::f64::consts::PI * r).cos()) * (s.max_lr - s.min_lr)
     };
-    (
-        lr,
-        s.start_weight_decay + (n / d).min(1.0) * (s.end_weight_decay - s.start_weight_decay),
-    )
+    (lr, s.start_weight_decay + (n / d).min(1.0) * (s.end_weight_decay - s.start_weight_decay))
 }
 
 #[test]
@@ -128,46 +113,23 @@ fn adamw_equals_an_independent_loop() {
             s.run_first(&batches[step]);
             s.run_later(&batches[step + 1]);
             let gradients = s.gradients();
-            let tokens: i32 = batches[step]
-                .mask
-                .iter()
-                .chain(&batches[step + 1].mask)
-                .sum();
-            let scale = if scale == LossScale::PerToken {
-                1.0 / f64::from(tokens)
-            } else {
-                1.0
-            };
+            let tokens: i32 = batches[step].mask.iter().chain(&batches[step + 1].mask).sum();
+            let scale = if scale == LossScale::PerToken { 1.0 / f64::from(tokens) } else { 1.0 };
             let squares: f64 = gradients.values().flatten().map(|g| g * g).sum();
             let norm = scale * squares.sqrt();
-            let factor = if clip > 0.0 {
-                (clip / (norm + 1e-6)).min(1.0)
-            } else {
-                1.0
-            };
+            let factor = if clip > 0.0 { (clip / (norm + 1e-6)).min(1.0) } else { 1.0 };
             clipped += usize::from(factor < 1.0);
             let (lr, decay) = rates(&schedule(), samples);
-            let (c1, c2) = (
-                1.0 - 0.9f64.powi(step as i32),
-                1.0 - 0.95f64.powi(step as i32),
-            );
+            let (c1, c2) = (1.0 - 0.9f64.powi(step as i32), 1.0 - 0.95f64.powi(step as i32));
             for (part, _, _) in s.model.parts() {
                 let Some(gradient) = gradients.get(&part.name) else {
                     continue;
                 };
                 let p = reference.get_mut(&part.name).unwrap();
-                let m = m
-                    .entry(part.name.clone())
-                    .or_insert_with(|| vec![0.0; p.len()]);
-                let v = v
-                    .entry(part.name.clone())
-                    .or_insert_with(|| vec![0.0; p.len()]);
+                let m = m.entry(part.name.clone()).or_insert_with(|| vec![0.0; p.len()]);
+                let v = v.entry(part.name.clone()).or_insert_with(|| vec![0.0; p.len()]);
                 // Megatron's rule: vectors and biases are not decayed.
-                let decay = if part.shape.len() == 1 || part.name.ends_with(".bias") {
-                    0.0
-                } else {
-                    decay
-                };
+                let decay = if part.shape.len() == 1 || part.name.ends_with(".bias") { 0.0 } else { decay };
                 for i in 0..p.len() {
                     let g = gradient[i] * scale * factor;
                     m[i] = 0.9 * m[i] + (1.0 - 0.9) * g;
@@ -180,12 +142,7 @@ fn adamw_equals_an_independent_loop() {
             let label = format!("seed {seed} {act} step {step}");
             assert_close(&label, &[s.state(StateSlot::GradNorm)], &[norm], 1e-12);
             assert_close(&label, &[s.state(StateSlot::LearningRate)], &[lr], 1e-12);
-            assert_close(
-                &label,
-                &[s.state(StateSlot::NextLearningRate)],
-                &[rates(&schedule(), samples).0],
-                1e-12,
-            );
+            assert_close(&label, &[s.state(StateSlot::NextLearningRate)], &[rates(&schedule(), samples).0], 1e-12);
             assert_close(&label, &[s.state(StateSlot::WeightDecay)], &[decay], 1e-12);
             assert_eq!(s.state(StateSlot::Samples), samples);
             assert_eq!(s.state(StateSlot::Steps), step as f64);
@@ -195,37 +152,14 @@ fn adamw_equals_an_independent_loop() {
                 }
                 let training = tensors.training.unwrap();
                 let live = s.read(training.master.unwrap_or(tensors.weight));
-                assert_close(
-                    &format!("{label} {}", part.name),
-                    &live,
-                    &reference[&part.name],
-                    bound,
-                );
+                assert_close(&format!("{label} {}", part.name), &live, &reference[&part.name], bound);
                 let (first, second) = training.moments.unwrap();
                 // A zero second moment of an unused expert has no relative error.
-                assert_close(
-                    &format!("{label} m {}", part.name),
-                    &s.read(first),
-                    &m[&part.name],
-                    bound,
-                );
-                assert_close(
-                    &format!("{label} v {}", part.name),
-                    &s.read(second),
-                    &v[&part.name],
-                    bound,
-                );
+                assert_close(&format!("{label} m {}", part.name), &s.read(first), &m[&part.name], bound);
+                assert_close(&format!("{label} v {}", part.name), &s.read(second), &v[&part.name], bound);
                 if training.master.is_some() {
-                    let rounded: Vec<f64> = live
-                        .iter()
-                        .map(|x| half::bf16::from_f64(*x).to_f64())
-                        .collect();
-                    assert_eq!(
-                        s.read(tensors.weight),
-                        rounded,
-                        "{}: working weight",
-                        part.name
-                    );
+                    let rounded: Vec<f64> = live.iter().map(|x| half::bf16::from_f32(*x as f32).to_f64()).collect();
+                    assert_eq!(s.read(tensors.weight), rounded, "{}: working weight", part.name);
                 }
                 // What the model computes with next is what the step left behind.
                 if act == DType::F64 {
@@ -233,11 +167,7 @@ fn adamw_equals_an_independent_loop() {
                 }
             }
         }
-        assert_eq!(
-            clipped > 0,
-            clip == 0.5,
-            "seed {seed}: {clipped} steps were clipped"
-        );
+        assert_eq!(clipped > 0, clip == 0.5, "seed {seed}: {clipped} steps were clipped");
     }
 }
 
@@ -247,12 +177,7 @@ fn non_finite_gradients_skip_the_step_and_count() {
         let (mut s, batches, _) = setup(10, act, LossScale::PerToken, adam());
         s.run_first(&batches[0]);
         s.step(2);
-        let targets: Vec<Tensor> = s
-            .model
-            .params
-            .iter()
-            .filter_map(|t| t.training.map(|t| t.gradient))
-            .collect();
+        let targets: Vec<Tensor> = s.model.params.iter().filter_map(|t| t.training.map(|t| t.gradient)).collect();
         let samples = s.state(StateSlot::Samples);
         let mut rng = Random::new(11);
         for attempt in 1..=10 {
@@ -276,27 +201,15 @@ fn non_finite_gradients_skip_the_step_and_count() {
             assert_eq!(s.state(StateSlot::Skip), 1.0);
             assert_eq!(s.state(StateSlot::Skipped), attempt as f64);
             assert_eq!(s.state(StateSlot::SkippedInARow), attempt as f64);
-            assert_eq!(
-                (s.state(StateSlot::Samples), s.state(StateSlot::Steps)),
-                (samples, 1.0)
-            );
-            assert_eq!(
-                s.state(StateSlot::NextLearningRate),
-                s.state(StateSlot::LearningRate)
-            );
+            assert_eq!((s.state(StateSlot::Samples), s.state(StateSlot::Steps)), (samples, 1.0));
+            assert_eq!(s.state(StateSlot::NextLearningRate), s.state(StateSlot::LearningRate));
         }
         let before = s.everything();
         s.run_first(&batches[0]);
         s.step(2);
         assert!(before != s.everything(), "a good step after bad ones moves");
-        assert_eq!(
-            (s.state(StateSlot::Skip), s.state(StateSlot::SkippedInARow)),
-            (0.0, 0.0)
-        );
-        assert_eq!(
-            (s.state(StateSlot::Skipped), s.state(StateSlot::Steps)),
-            (10.0, 2.0)
-        );
+        assert_eq!((s.state(StateSlot::Skip), s.state(StateSlot::SkippedInARow)), (0.0, 0.0));
+        assert_eq!((s.state(StateSlot::Skipped), s.state(StateSlot::Steps)), (10.0, 2.0));
         assert_eq!(s.state(StateSlot::Samples), samples + 2.0);
     }
 }
@@ -310,10 +223,7 @@ fn large_but_finite_gradients_do_not_skip() {
     let gradients: Vec<f64> = s.read(flat).iter().map(|g| g * 1e30).collect();
     s.set(flat, &gradients);
     s.step(1);
-    assert_eq!(
-        (s.state(StateSlot::Skip), s.state(StateSlot::Steps)),
-        (0.0, 1.0)
-    );
+    assert_eq!((s.state(StateSlot::Skip), s.state(StateSlot::Steps)), (0.0, 1.0));
     assert!(s.state(StateSlot::GradNorm).is_finite());
     assert!(s.all_weights().values().flatten().all(|w| w.is_finite()));
 }
@@ -324,11 +234,7 @@ fn b67_weights_at_one_move_in_bf16() {
     config.schedule.decay = Decay::Constant;
     (config.schedule.warmup_samples, config.schedule.max_lr) = (0, 1e-4);
     let (mut s, batches, weights) = setup(20, DType::BF16, LossScale::MeanOfMeans(1), config);
-    let norms: Vec<String> = weights
-        .keys()
-        .filter(|n| n.contains("norm"))
-        .cloned()
-        .collect();
+    let norms: Vec<String> = weights.keys().filter(|n| n.contains("norm")).cloned().collect();
     assert!(norms.len() > 6);
     for name in &norms {
         let part = s.part(name);
@@ -349,11 +255,8 @@ fn b67_weights_at_one_move_in_bf16() {
                 assert!(master[i] != 1.0, "{name}[{i}]: the master stands still");
             }
         }
-        let moved = master
-            .iter()
-            .zip(&weight)
-            .filter(|(m, _)| (**m - 1.0).abs() > 2f64.powi(-8))
-            .all(|(_, w)| *w != 1.0);
+        let moved =
+            master.iter().zip(&weight).filter(|(m, _)| (**m - 1.0).abs() > 2f64.powi(-8)).all(|(_, w)| *w != 1.0);
         assert!(moved, "{name}: the working copy does not follow");
     }
     let any = norms.iter().any(|n| s.weight(n).iter().any(|w| *w != 1.0));
@@ -365,11 +268,7 @@ fn b68_imported_weights_survive_a_step_of_rate_zero() {
     for act in [DType::F64, DType::F32, DType::BF16] {
         let mut config = adam();
         config.schedule.decay = Decay::Constant;
-        (
-            config.schedule.warmup_samples,
-            config.schedule.init_lr,
-            config.schedule.max_lr,
-        ) = (0, 0.0, 0.0);
+        (config.schedule.warmup_samples, config.schedule.init_lr, config.schedule.max_lr) = (0, 0.0, 0.0);
         let (mut s, batches, weights) = setup(21, act, LossScale::PerToken, config);
         let mut masters = 0;
         for (part, role, tensors) in s.model.parts() {
@@ -378,12 +277,7 @@ fn b68_imported_weights_survive_a_step_of_rate_zero() {
                 masters += 1;
             }
             let wants_master = act == DType::BF16 && role.trains() && !role.keeps_precision();
-            assert_eq!(
-                tensors.training.is_some_and(|t| t.master.is_some()),
-                wants_master,
-                "{}",
-                part.name
-            );
+            assert_eq!(tensors.training.is_some_and(|t| t.master.is_some()), wants_master, "{}", part.name);
             assert_eq!(s.read(tensors.weight), weights[&part.name], "{}", part.name);
         }
         assert_eq!(masters > 0, act == DType::BF16);
@@ -410,28 +304,14 @@ fn b69_weight_decay_spares_vectors_and_biases() {
     let before = s.all_weights();
     s.step(1);
     let (lr, decay) = rates(&config.schedule, 0.0);
-    let lr = if config.schedule.warmup_samples == 0 {
-        config.schedule.max_lr
-    } else {
-        lr
-    };
+    let lr = if config.schedule.warmup_samples == 0 { config.schedule.max_lr } else { lr };
     let after = s.all_weights();
     let mut seen = [0, 0];
     for (name, before) in &before {
-        let spared = [
-            "norm",
-            "A_log",
-            ".D",
-            "dt_bias",
-            "conv1d.bias",
-            "e_score_correction_bias",
-        ];
+        let spared = ["norm", "A_log", ".D", "dt_bias", "conv1d.bias", "e_score_correction_bias"];
         let decayed = !spared.iter().any(|w| name.contains(w));
         seen[usize::from(decayed)] += 1;
-        let want: Vec<f64> = before
-            .iter()
-            .map(|w| if decayed { w * (1.0 - lr * decay) } else { *w })
-            .collect();
+        let want: Vec<f64> = before.iter().map(|w| if decayed { w * (1.0 - lr * decay) } else { *w }).collect();
         assert_close(name, &after[name], &want, 1e-14);
         assert_eq!(&after[name] == before, !decayed, "{name}");
     }
@@ -484,10 +364,7 @@ fn b70_resuming_continues_the_schedule_once() {
         assert_eq!(whole.everything(), resumed.everything(), "{act}");
         // One step was skipped: five counted.
         assert_eq!(whole.state(StateSlot::Steps), 5.0);
-        assert_eq!(
-            whole.state(StateSlot::NextLearningRate),
-            schedule().learning_rate(5)
-        );
+        assert_eq!(whole.state(StateSlot::NextLearningRate), schedule().learning_rate(5));
     }
 }
 
@@ -499,31 +376,17 @@ fn b39_expert_biases_move_in_place() {
     let counts = s.read(s.model.metrics.counts);
     let experts = s.model.metrics.counts.cols;
     s.step(1);
-    let names: Vec<String> = weights
-        .keys()
-        .filter(|n| n.ends_with("e_score_correction_bias"))
-        .cloned()
-        .collect();
+    let names: Vec<String> = weights.keys().filter(|n| n.ends_with("e_score_correction_bias")).cloned().collect();
     let live: Vec<Vec<f64>> = s.model.expert_biases().iter().map(|t| s.read(*t)).collect();
     assert_eq!(names.len(), live.len());
     for (i, (name, live)) in names.iter().zip(&live).enumerate() {
         let n = &counts[i * experts..(i + 1) * experts];
         let mean = n.iter().sum::<f64>() / experts as f64;
         for e in 0..experts {
-            let want = weights[name][e]
-                + 1e-2
-                    * if n[e] == mean {
-                        0.0
-                    } else {
-                        (mean - n[e]).signum()
-                    };
+            let want = weights[name][e] + 1e-2 * if n[e] == mean { 0.0 } else { (mean - n[e]).signum() };
             assert!((s.weight(name)[e] - want).abs() < 1e-6, "{name}[{e}]");
         }
-        assert_eq!(
-            &s.weight(name),
-            live,
-            "what a checkpoint would hold is what routes"
-        );
+        assert_eq!(&s.weight(name), live, "what a checkpoint would hold is what routes");
         assert!(experts == 1 || live.iter().any(|b| *b != 0.0));
     }
 }

@@ -12,12 +12,7 @@ use support::unit::Unit;
 use support::*;
 
 fn objective(scale: LossScale, aux: f64) -> Objective {
-    Objective {
-        scale,
-        mtp_factor: 0.3,
-        aux_coefficient: aux,
-        bias_rate: 1e-3,
-    }
+    Objective { scale, mtp_factor: 0.3, aux_coefficient: aux, bias_rate: 1e-3 }
 }
 
 fn rolled(values: &[i32], documents: &[(usize, usize)]) -> Vec<i32> {
@@ -42,11 +37,7 @@ fn b26_mtp_targets_of_packed_and_padded_documents() {
     let config = tiny::config(&mut rng, "M*", Some(("*E", 2)));
     let weights = tiny::weights(&config, &mut rng);
     let documents = [(0, 4), (4, 12)];
-    let mut batch = Batch::new(
-        rng.ints(12, config.vocab),
-        rng.ints(12, config.vocab),
-        vec![0; 12],
-    );
+    let mut batch = Batch::new(rng.ints(12, config.vocab), rng.ints(12, config.vocab), vec![0; 12]);
     // Real tokens are 0..3 and 4..9; the label of a document's last real token is "none".
     for t in [0, 1, 4, 5, 6, 7] {
         batch.mask[t] = 1;
@@ -57,23 +48,11 @@ fn b26_mtp_targets_of_packed_and_padded_documents() {
     let mut mask = batch.mask.clone();
     for k in 1..=2 {
         mask = rolled(&mask, &documents);
-        assert_eq!(
-            s.output(&format!("mtp{k}.mask")),
-            as_f64(&mask),
-            "depth {k}"
-        );
+        assert_eq!(s.output(&format!("mtp{k}.mask")), as_f64(&mask), "depth {k}");
         let losses = s.values().losses;
-        assert_eq!(
-            losses[4 * k + 1],
-            f64::from(mask.iter().sum::<i32>()),
-            "tokens of depth {k}"
-        );
+        assert_eq!(losses[4 * k + 1], f64::from(mask.iter().sum::<i32>()), "tokens of depth {k}");
     }
-    assert_eq!(
-        mask.iter().sum::<i32>(),
-        2,
-        "depth 2 keeps two targets of the longer document"
-    );
+    assert_eq!(mask.iter().sum::<i32>(), 2, "depth 2 keeps two targets of the longer document");
     // Nothing of the second document reaches the first.
     let first = |s: &Session| ["lm_ce", "mtp1_ce", "mtp2_ce"].map(|n| s.output(n)[..4].to_vec());
     let before = first(&s);
@@ -93,21 +72,9 @@ fn b27_shift_is_over_whole_rows() {
     let src = rng.ints(rows * row_len, 1000);
     let mut u = Unit::new(DType::F32);
     let (_, end) = u.bounds(rows * row_len, row_len, &[]);
-    let (src_t, dst) = (
-        u.ints(1, rows * row_len, &src),
-        u.out_ints(1, rows * row_len),
-    );
-    let r = u.run(vec![
-        Roll {
-            src: src_t,
-            end,
-            dst,
-        }
-        .into(),
-    ]);
-    let rows: Vec<(usize, usize)> = (0..rows)
-        .map(|i| (i * row_len, (i + 1) * row_len))
-        .collect();
+    let (src_t, dst) = (u.ints(1, rows * row_len, &src), u.out_ints(1, rows * row_len));
+    let r = u.run(vec![Roll { src: src_t, end, dst }.into()]);
+    let rows: Vec<(usize, usize)> = (0..rows).map(|i| (i * row_len, (i + 1) * row_len)).collect();
     assert_eq!(r.get(dst), as_f64(&rolled(&src, &rows)));
 }
 
@@ -126,10 +93,7 @@ fn b28_one_mask_for_all_losses() {
         batch.mask = (0..14).map(|t| i32::from((6..11).contains(&t))).collect();
         s.run_first(&batch);
         let (values, gradients) = (s.values(), s.gradients());
-        assert_eq!(
-            [values.losses[1], values.losses[5], values.losses[9]],
-            [5.0; 3]
-        );
+        assert_eq!([values.losses[1], values.losses[5], values.losses[9]], [5.0; 3]);
         // Labels outside the mask change nothing.
         let mut other = batch.clone();
         for t in (0..6).chain(11..14) {
@@ -156,14 +120,8 @@ fn b29_no_target_gives_zero() {
             let mut batch = tiny::batch(&mut rng, &config, 2, 5, false);
             batch.mask = vec![0; 10];
             s.run_first(&batch);
-            assert!(
-                s.values().losses.iter().all(|v| *v == 0.0),
-                "{act} {scale:?}"
-            );
-            assert!(
-                s.gradients().values().flatten().all(|v| *v == 0.0),
-                "{act} {scale:?}"
-            );
+            assert!(s.values().losses.iter().all(|v| *v == 0.0), "{act} {scale:?}");
+            assert!(s.gradients().values().flatten().all(|v| *v == 0.0), "{act} {scale:?}");
             // One target of the LM that no depth of MTP has: the one of a row's first token is rolled out.
             batch.mask[5] = 1;
             batch.offsets = vec![0];
@@ -187,11 +145,7 @@ fn b31_padding_is_a_position_not_a_value() {
     options.objective = objective(LossScale::PerToken, 0.1);
     let mut s = tiny::session(&config, &options, &weights);
     let eos = 1;
-    let mut batch = Batch::new(
-        rng.ints(10, config.vocab),
-        rng.ints(10, config.vocab),
-        vec![0; 10],
-    );
+    let mut batch = Batch::new(rng.ints(10, config.vocab), rng.ints(10, config.vocab), vec![0; 10]);
     // Six real tokens that predict five and then eos; four of padding, all eos.
     batch.labels[5] = eos;
     batch.mask[..6].fill(1);
@@ -207,11 +161,7 @@ fn b31_padding_is_a_position_not_a_value() {
     batch.ids[6..].fill(0);
     batch.labels[6..].fill(0);
     s.run_first(&batch);
-    assert_eq!(
-        (s.values(), s.gradients()),
-        (values, gradients),
-        "the id of padding does not matter"
-    );
+    assert_eq!((s.values(), s.gradients()), (values, gradients), "the id of padding does not matter");
 }
 
 /// A pack of as many documents as offsets fit, and the same pack with ghosts in a longer list.
@@ -231,17 +181,9 @@ fn b34_the_fullest_pack_and_its_ghosts() {
             let mut s = tiny::session(&config, &options, &weights);
             s.run_first(&batch);
             let got = (s.values(), s.gradients());
-            assert_eq!(
-                &got,
-                want.get_or_insert_with(|| got.clone()),
-                "{documents:?} and {ghosts} ghosts"
-            );
+            assert_eq!(&got, want.get_or_insert_with(|| got.clone()), "{documents:?} and {ghosts} ghosts");
             let starts = documents.windows(2).filter(|w| w[1] - w[0] > 1).count();
-            assert_eq!(
-                got.0.losses[5] > 0.0,
-                starts > 0,
-                "one-token documents have no second target"
-            );
+            assert_eq!(got.0.losses[5] > 0.0, starts > 0, "one-token documents have no second target");
         }
     }
 }
@@ -264,11 +206,7 @@ fn b37_token_weights_across_micro_batches() {
         options.objective = objective(scale, 0.0);
         let mut s = tiny::session(&config, &options, &weights);
         for (i, b) in batches.iter().enumerate() {
-            if i == 0 {
-                s.run_first(b)
-            } else {
-                s.run_later(b)
-            }
+            if i == 0 { s.run_first(b) } else { s.run_later(b) }
         }
         (s.gradients(), s.values().losses)
     };
@@ -280,19 +218,12 @@ fn b37_token_weights_across_micro_batches() {
     let (second, _) = run(1, LossScale::MeanOfMeans(1), &[half(1)]);
     for (name, want) in &whole {
         assert_close(name, &parts[name], want, 1e-12);
-        let mean: Vec<f64> = first[name]
-            .iter()
-            .zip(&second[name])
-            .map(|(a, b)| (a + b) / 2.0)
-            .collect();
+        let mean: Vec<f64> = first[name].iter().zip(&second[name]).map(|(a, b)| (a + b) / 2.0).collect();
         assert_close(name, &means[name], &mean, 1e-12);
     }
     let head = "lm_head.weight";
     let per_token: Vec<f64> = whole[head].iter().map(|g| g / 8.0).collect();
-    assert!(
-        relative_l2(&means[head], &per_token) > 1e-3,
-        "both modes give the same"
-    );
+    assert!(relative_l2(&means[head], &per_token) > 1e-3, "both modes give the same");
 }
 
 /// As many tokens as experts, where a mask along the wrong axis has the right shape.
@@ -323,11 +254,7 @@ fn b41_padding_is_not_traffic() {
                     }
                 }
             }
-            assert_eq!(
-                counts[layer * experts..(layer + 1) * experts],
-                want[..],
-                "seed {seed} layer {layer}"
-            );
+            assert_eq!(counts[layer * experts..(layer + 1) * experts], want[..], "seed {seed} layer {layer}");
         }
     }
 }
@@ -357,30 +284,12 @@ fn b42_auxiliary_loss_of_batches_and_packs() {
     let ((first, a), (second, b)) = (run(1, &half(0)), run(1, &half(1)));
     assert_close("aux", &aux, &[(a[0] + b[0]) / 2.0], 1e-12);
     for (name, got) in &both {
-        let mean: Vec<f64> = first[name]
-            .iter()
-            .zip(&second[name])
-            .map(|(a, b)| (a + b) / 2.0)
-            .collect();
-        assert!(
-            relative_l2(got, &mean) < 1e-11 || norm(&mean) < 1e-13,
-            "{name}"
-        );
+        let mean: Vec<f64> = first[name].iter().zip(&second[name]).map(|(a, b)| (a + b) / 2.0).collect();
+        assert!(relative_l2(got, &mean) < 1e-11 || norm(&mean) < 1e-13, "{name}");
     }
-    assert!(
-        both["backbone.layers.0.mixer.gate.weight"]
-            .iter()
-            .any(|g| *g != 0.0)
-    );
-    let packed = Batch {
-        offsets: vec![0, 2, 3, 9],
-        ..batch.clone()
-    };
-    assert_eq!(
-        run(2, &packed).1,
-        aux,
-        "documents do not cut the auxiliary loss"
-    );
+    assert!(both["backbone.layers.0.mixer.gate.weight"].iter().any(|g| *g != 0.0));
+    let packed = Batch { offsets: vec![0, 2, 3, 9], ..batch.clone() };
+    assert_eq!(run(2, &packed).1, aux, "documents do not cut the auxiliary loss");
 }
 
 fn norm(values: &[f64]) -> f64 {
@@ -399,19 +308,11 @@ fn b43_auxiliary_weight_is_invariant() {
         (batch.mask, batch.offsets) = (vec![1; 9], vec![0]);
         let run = |copies: usize, per_token: bool, aux: f64| {
             let mut options = Options::new(DType::F64, 1, 9);
-            let scale = if per_token {
-                LossScale::PerToken
-            } else {
-                LossScale::MeanOfMeans(copies)
-            };
+            let scale = if per_token { LossScale::PerToken } else { LossScale::MeanOfMeans(copies) };
             options.objective = objective(scale, aux);
             let mut s = tiny::session(&config, &options, &weights);
             for i in 0..copies {
-                if i == 0 {
-                    s.run_first(&batch)
-                } else {
-                    s.run_later(&batch)
-                }
+                if i == 0 { s.run_first(&batch) } else { s.run_later(&batch) }
             }
             let divisor = if per_token { s.values().losses[1] } else { 1.0 };
             let gate = s.gradient("backbone.layers.0.mixer.gate.weight");
@@ -470,13 +371,7 @@ fn b44_router_computes_in_f32() {
             wide: (act == DType::BF16).then(|| (u.out_acc(t, d), u.out_acc(experts, d))),
         };
         let r = u.run(vec![fwd.clone().into(), bwd.clone().into()]);
-        let tensors = [
-            fwd.logits,
-            fwd.weight,
-            bwd.dlogits,
-            bwd.dw.unwrap(),
-            fwd.idx,
-        ];
+        let tensors = [fwd.logits, fwd.weight, bwd.dlogits, bwd.dw.unwrap(), fwd.idx];
         tensors.map(|t| r.get(t))
     };
     let (exact, bf16) = (run(DType::F64), run(DType::BF16));
@@ -523,9 +418,7 @@ fn router_ties_go_to_the_lower_index() {
     let want = [[0, 1, 2], [4, 5, 0], [0, 1, 2], [1, 3, 2]];
     for act in [DType::F32, DType::BF16, DType::F64] {
         let mut u = Unit::new(act);
-        let identity: Vec<f64> = (0..36)
-            .map(|i| f64::from(u8::from(i / 6 == i % 6)))
-            .collect();
+        let identity: Vec<f64> = (0..36).map(|i| f64::from(u8::from(i / 6 == i % 6))).collect();
         let fwd = RouterFwd {
             x: u.act(t, experts, &logits.concat()),
             w: u.act(experts, experts, &identity),
@@ -548,5 +441,28 @@ fn router_ties_go_to_the_lower_index() {
         for row in r.get(fwd.weight).chunks(k) {
             assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-6);
         }
+    }
+}
+
+/// A hit is a counted token whose label is the first of the largest logits.
+#[test]
+fn hits_are_the_first_largest_logit_where_the_mask_is_on() {
+    for act in [DType::F32, DType::BF16, DType::F64] {
+        let mut u = Unit::new(act);
+        // Logits of every token: 1, 2, 2, 0.
+        let (h, w) = (u.act(5, 1, &[1.0; 5]), u.act(4, 1, &[1.0, 2.0, 2.0, 0.0]));
+        let (label, mask) = (u.ints(1, 5, &[1, 2, 0, 1, 1]), u.ints(1, 5, &[1, 1, 1, 0, 1]));
+        let (ce, metric, logits) = (u.out_acc(1, 5), u.metric(4), u.out(2, 4));
+        let head = LossHead { h, label, mask, factor: 1.0, ce, dh: None, metric };
+        let op = LinearCrossEntropy {
+            heads: vec![head],
+            w,
+            scale: LossScale::PerToken,
+            dw: None,
+            accumulate: false,
+            logits,
+        };
+        let metric = u.run(vec![op.into()]).get(metric);
+        assert_eq!((metric[1], metric[3]), (4.0, 2.0), "{act}: tokens and hits");
     }
 }

@@ -22,13 +22,7 @@ struct Scan {
 }
 
 impl Scan {
-    fn new(
-        rng: &mut Random,
-        shape: SsdShape,
-        tokens: usize,
-        offsets: Vec<i32>,
-        decay: f64,
-    ) -> Self {
+    fn new(rng: &mut Random, shape: SsdShape, tokens: usize, offsets: Vec<i32>, decay: f64) -> Self {
         let (inner, bc) = (shape.heads * shape.head_dim, shape.groups * shape.state);
         let mut values = BTreeMap::new();
         for (name, n) in [("x", inner), ("b", bc), ("c", bc), ("dy", inner)] {
@@ -37,12 +31,7 @@ impl Scan {
         values.insert("delta", rng.uniforms(tokens * shape.heads, 0.01, decay));
         values.insert("a_log", rng.uniforms(shape.heads, 0.0, 1.0));
         values.insert("d", rng.normals(shape.heads, 1.0));
-        Self {
-            shape,
-            values,
-            offsets,
-            tokens,
-        }
+        Self { shape, values, offsets, tokens }
     }
 
     /// The tokens `start .. end` alone.
@@ -54,16 +43,8 @@ impl Scan {
                 *v = v[start * cols..end * cols].to_vec();
             }
         }
-        let shape = SsdShape {
-            row_len: end - start,
-            ..self.shape
-        };
-        Self {
-            shape,
-            values,
-            offsets: vec![0],
-            tokens: end - start,
-        }
+        let shape = SsdShape { row_len: end - start, ..self.shape };
+        Self { shape, values, offsets: vec![0], tokens: end - start }
     }
 
     /// y, dx, db, dc, ddelta by token, and da_log, dd.
@@ -122,22 +103,12 @@ impl Scan {
 fn b51_lengths_that_are_no_multiple_of_the_chunk() {
     let mut rng = Random::new(51);
     for length in [1, 255, 256, 257, 511] {
-        let shape = SsdShape {
-            heads: 2,
-            head_dim: 3,
-            state: 4,
-            groups: 1,
-            chunk: 256,
-            row_len: length,
-        };
+        let shape = SsdShape { heads: 2, head_dim: 3, state: 4, groups: 1, chunk: 256, row_len: length };
         let mut scan = Scan::new(&mut rng, shape, length, vec![0], 3.0);
         let got = scan.run(DType::F32);
         scan.shape.chunk = 1;
         for (name, want) in scan.run(DType::F64) {
-            assert!(
-                got[name].iter().all(|v| v.is_finite()),
-                "length {length}: {name}"
-            );
+            assert!(got[name].iter().all(|v| v.is_finite()), "length {length}: {name}");
             // l reaches several hundred here: e^(l_i - l_j) is good to 1e-4 in f32, and these are sums that cancel.
             let loose = matches!(name, "da_log" | "ddelta");
             let bound = if loose { 5e-4 } else { 1e-5 };
@@ -149,19 +120,12 @@ fn b51_lengths_that_are_no_multiple_of_the_chunk() {
 fn check_documents(scan: &Scan, act: DType, bound: f64) {
     let packed = scan.run(act);
     let mut separate: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    let mut cuts: Vec<usize> = scan
-        .offsets
-        .iter()
-        .map(|o| *o as usize)
-        .chain([scan.tokens])
-        .collect();
+    let mut cuts: Vec<usize> = scan.offsets.iter().map(|o| *o as usize).chain([scan.tokens]).collect();
     cuts.dedup();
     for w in cuts.windows(2) {
         for (name, v) in scan.part(w[0], w[1]).run(act) {
             match separate.get_mut(name) {
-                Some(sum) if matches!(name, "da_log" | "dd") => {
-                    sum.iter_mut().zip(v).for_each(|(a, b)| *a += b)
-                }
+                Some(sum) if matches!(name, "da_log" | "dd") => sum.iter_mut().zip(v).for_each(|(a, b)| *a += b),
                 Some(all) => all.extend(v),
                 None => drop(separate.insert(name, v)),
             }
@@ -178,14 +142,7 @@ fn check_documents(scan: &Scan, act: DType, bound: f64) {
 fn b52_packed_gradients_are_those_of_the_documents() {
     let mut rng = Random::new(52);
     for chunk in [1, 4, 9, 64] {
-        let shape = SsdShape {
-            heads: 4,
-            head_dim: 3,
-            state: 5,
-            groups: 2,
-            chunk,
-            row_len: 41,
-        };
+        let shape = SsdShape { heads: 4, head_dim: 3, state: 5, groups: 2, chunk, row_len: 41 };
         let scan = Scan::new(&mut rng, shape, 41, vec![0, 1, 5, 5, 17, 30], 1.0);
         check_documents(&scan, DType::F64, 1e-12);
     }
@@ -195,14 +152,7 @@ fn b52_packed_gradients_are_those_of_the_documents() {
 #[test]
 fn b58_documents_that_start_inside_a_chunk() {
     let mut rng = Random::new(58);
-    let shape = SsdShape {
-        heads: 2,
-        head_dim: 4,
-        state: 6,
-        groups: 1,
-        chunk: 128,
-        row_len: 2100,
-    };
+    let shape = SsdShape { heads: 2, head_dim: 4, state: 6, groups: 1, chunk: 128, row_len: 2100 };
     let scan = Scan::new(&mut rng, shape, 2100, vec![0, 500, 1200], 0.3);
     check_documents(&scan, DType::F64, 1e-11);
     check_documents(&scan, DType::F32, 5e-6);
@@ -236,18 +186,7 @@ fn b54_gated_norm_with_eight_groups() {
         let mut u = Unit::new(DType::F64);
         let (y, z, w) = (u.act(t, c, y), u.act(t, c, &z), u.act(1, c, &vec![1.0; c]));
         let (o, rstd) = (u.out(t, c), u.out_acc(t, groups));
-        let r = u.run(vec![
-            GatedRmsNormFwd {
-                y,
-                z,
-                w,
-                groups,
-                eps: 1e-5,
-                o,
-                rstd,
-            }
-            .into(),
-        ]);
+        let r = u.run(vec![GatedRmsNormFwd { y, z, w, groups, eps: 1e-5, o, rstd }.into()]);
         r.get(o)
     };
     let before = run(&y);
@@ -266,11 +205,7 @@ fn b59_no_operation_ignores_documents() {
     let config = tiny::config(&mut rng, "ME*-", Some(("*EM", 2)));
     let s = Session::new(&config, &Options::new(DType::F32, 2, 8));
     let mut found = BTreeMap::new();
-    for kind in [
-        ProgramKind::TrainFirst,
-        ProgramKind::Train,
-        ProgramKind::Evaluate,
-    ] {
+    for kind in [ProgramKind::TrainFirst, ProgramKind::Train, ProgramKind::Evaluate] {
         for node in s.model.micro_batch(kind, Trace::Off).unwrap().nodes {
             let mixes = matches!(
                 node.op,
@@ -284,9 +219,7 @@ fn b59_no_operation_ignores_documents() {
             );
             if mixes {
                 let mut bounds = 0;
-                node.op.operands(&mut |name, _, _| {
-                    bounds += usize::from(name == "start" || name == "end")
-                });
+                node.op.operands(&mut |name, _, _| bounds += usize::from(name == "start" || name == "end"));
                 assert!(bounds > 0, "{} has no document bounds", node.op.name());
                 *found.entry(node.op.name()).or_insert(0) += 1;
             }
@@ -321,13 +254,7 @@ fn b60_every_norm_has_the_configured_epsilon() {
 fn b62_attention_of_single_keys_and_huge_scores() {
     let mut rng = Random::new(62);
     let (heads, kv_heads, head_dim, t) = (4, 2, 5, 150);
-    let shape = AttentionShape {
-        heads,
-        kv_heads,
-        head_dim,
-        row_len: t,
-        scale: 1.0,
-    };
+    let shape = AttentionShape { heads, kv_heads, head_dim, row_len: t, scale: 1.0 };
     for (size, offsets) in [
         (1.0, (0..150).collect::<Vec<i32>>()),
         (300.0, vec![0]),
@@ -357,10 +284,7 @@ fn b62_attention_of_single_keys_and_huge_scores() {
             };
             let r = u.run(vec![fwd.clone().into(), bwd.clone().into()]);
             for tensor in [fwd.o, fwd.lse, bwd.dq, bwd.dk, bwd.dv] {
-                assert!(
-                    r.get(tensor).iter().all(|x| x.is_finite()),
-                    "{act} size {size}"
-                );
+                assert!(r.get(tensor).iter().all(|x| x.is_finite()), "{act} size {size}");
             }
             let o = r.get(fwd.o);
             for &first in &offsets {
@@ -389,11 +313,7 @@ fn nan_weights_reach_the_loss() {
     config.moe.as_mut().unwrap().top_k = config.moe().experts;
     let weights = tiny::weights(&config, &mut rng);
     let mut s = tiny::session(&config, &Options::new(DType::F32, 1, 6), &weights);
-    let batch = Batch::new(
-        (0..6).map(|i| i % config.vocab as i32).collect(),
-        vec![0; 6],
-        vec![1; 6],
-    );
+    let batch = Batch::new((0..6).map(|i| i % config.vocab as i32).collect(), vec![0; 6], vec![1; 6]);
     for (name, values) in &weights {
         if name.ends_with("e_score_correction_bias") || name.contains("embeddings") {
             continue;

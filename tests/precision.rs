@@ -17,16 +17,8 @@ fn run(maker: cases::Maker, seed: u64, act: DType) -> (String, Vec<(&'static str
     let mut ops = case.forward;
     ops.extend(case.backward);
     let results: Results = case.unit.run(ops);
-    let mut values: Vec<_> = case
-        .outputs
-        .iter()
-        .map(|(name, t)| (*name, results.get(*t)))
-        .collect();
-    values.extend(
-        case.inputs
-            .iter()
-            .map(|i| (i.name, results.get(i.gradient))),
-    );
+    let mut values: Vec<_> = case.outputs.iter().map(|(name, t)| (*name, results.get(*t))).collect();
+    values.extend(case.inputs.iter().map(|i| (i.name, results.get(i.gradient))));
     (case.label, values)
 }
 
@@ -38,10 +30,7 @@ fn assert_near(name: &str, got: &[f64], want: &[f64], bound: f64) {
     let norm = |v: &[f64]| v.iter().map(|x| x * x).sum::<f64>().sqrt();
     let size = norm(want).max(0.05 * (want.len() as f64).sqrt());
     let error = norm(&difference) / size;
-    assert!(
-        error <= bound,
-        "{name}: relative error {error:.3e} above {bound:.1e}"
-    );
+    assert!(error <= bound, "{name}: relative error {error:.3e} above {bound:.1e}");
 }
 
 /// Roundings do not average out in small tensors: a single element may be off by eight of them.
@@ -58,12 +47,7 @@ fn f32_operations_agree_with_f64() {
             let outputs = want.len() - 1;
             for (i, ((what, got), (_, want))) in got.iter().zip(&want).enumerate() {
                 let bound = if i == 0 && outputs > 0 { 2e-6 } else { 1e-5 };
-                assert_near(
-                    &format!("{name} seed {seed} {label}: {what}"),
-                    got,
-                    want,
-                    bound,
-                );
+                assert_near(&format!("{name} seed {seed} {label}: {what}"), got, want, bound);
             }
         }
     }
@@ -78,9 +62,7 @@ fn bf16_operations_agree_with_f64() {
             for (i, ((what, got), (_, want))) in got.iter().zip(&want).enumerate() {
                 // Results behind a second rounding (the residual sum, the adapter's product, the squared product of the
                 // experts) may be off by twice as much.
-                let twice = ["rms_norm", "linear", "experts"]
-                    .iter()
-                    .any(|n| name.starts_with(n));
+                let twice = ["rms_norm", "linear", "experts"].iter().any(|n| name.starts_with(n));
                 let bound = match (*what, i) {
                     ("A_log" | "delta" | "raw" | "bias", _) => 5e-2,
                     // D_i comes from the rounded output, and with few keys dS is a small difference.
@@ -90,23 +72,14 @@ fn bf16_operations_agree_with_f64() {
                     _ => 1e-2,
                 };
                 let bound = allowance(bound, want.len());
-                assert_near(
-                    &format!("{name} seed {seed} {label}: {what}"),
-                    got,
-                    want,
-                    bound,
-                );
+                assert_near(&format!("{name} seed {seed} {label}: {what}"), got, want, bound);
             }
         }
     }
 }
 
-const OBJECTIVE_WITH_ALL: Objective = Objective {
-    scale: LossScale::PerToken,
-    mtp_factor: 0.3,
-    aux_coefficient: 0.1,
-    bias_rate: 1e-3,
-};
+const OBJECTIVE_WITH_ALL: Objective =
+    Objective { scale: LossScale::PerToken, mtp_factor: 0.3, aux_coefficient: 0.1, bias_rate: 1e-3 };
 
 /// A model wide enough that roundings average out.
 fn medium(rng: &mut Random) -> lightning_core::config::ModelConfig {
@@ -141,10 +114,7 @@ fn models_agree_in_all_storage_types() {
         routers.extend((1..=2).map(|k| exact.output(&format!("mtp{k}.topk_idx"))));
         let want = exact.gradients();
         options.routing = Routing::Forced;
-        for (act, value, gradient, special) in [
-            (DType::F32, 2e-6, 1e-5, 1e-5),
-            (DType::BF16, 1.5e-2, 4e-2, 1e-1),
-        ] {
+        for (act, value, gradient, special) in [(DType::F32, 2e-6, 1e-5, 1e-5), (DType::BF16, 1.5e-2, 4e-2, 1e-1)] {
             options.act = act;
             let mut s = tiny::session(&config, &options, &weights);
             for (tensor, idx) in s.model.inputs.forced.clone().into_iter().zip(&routers) {
@@ -152,31 +122,14 @@ fn models_agree_in_all_storage_types() {
                 s.write_ints(tensor, &idx);
             }
             s.run_first(&batch);
-            for name in [
-                "hidden.1",
-                "hidden.4",
-                "final_hidden",
-                "logits",
-                "lm_ce",
-                "mtp1.hidden",
-                "mtp2_ce",
-            ] {
+            for name in ["hidden.1", "hidden.4", "final_hidden", "logits", "lm_ce", "mtp1.hidden", "mtp2_ce"] {
                 let label = format!("seed {seed} {act} {name}");
                 assert_close(&label, &s.output(name), &exact.output(name), value);
             }
             assert_close("losses", &s.losses().0, &exact.losses().0, value / 2.0);
             for (name, got) in s.gradients() {
-                let bound = if name.contains("A_log") || name.contains("dt_bias") {
-                    special
-                } else {
-                    gradient
-                };
-                assert_close(
-                    &format!("seed {seed} {act} d {name}"),
-                    &got,
-                    &want[&name],
-                    bound,
-                );
+                let bound = if name.contains("A_log") || name.contains("dt_bias") { special } else { gradient };
+                assert_close(&format!("seed {seed} {act} d {name}"), &got, &want[&name], bound);
             }
         }
     }
@@ -210,10 +163,7 @@ fn bf16_gradients_are_rounded_f32_gradients() {
         let ((first, want), (first_rounded, got)) = (run(DType::F32), run(DType::BF16));
         let used_once = |name: &str| name.starts_with("backbone.layers");
         for (name, want) in &first {
-            let rounded: Vec<f64> = want
-                .iter()
-                .map(|v| half::bf16::from_f64(*v).to_f64())
-                .collect();
+            let rounded: Vec<f64> = want.iter().map(|v| half::bf16::from_f32(*v as f32).to_f64()).collect();
             // One contribution and one rounding; a sum in another order flips a rounding here and there.
             if used_once(name) {
                 let label = format!("{act} {name}: rounded once");
@@ -222,9 +172,7 @@ fn bf16_gradients_are_rounded_f32_gradients() {
         }
         for (name, want) in &want {
             assert_close(&format!("{act} {name}"), &got[name], want, 1e-2);
-            let rounded = got[name]
-                .iter()
-                .all(|v| half::bf16::from_f64(*v).to_f64() == *v);
+            let rounded = got[name].iter().all(|v| half::bf16::from_f32(*v as f32).to_f64() == *v);
             assert!(rounded, "{name} is not kept in bf16");
         }
     }

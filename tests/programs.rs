@@ -14,12 +14,7 @@ use support::random::Random;
 use support::*;
 
 fn objective(scale: LossScale, aux: f64) -> Objective {
-    Objective {
-        scale,
-        mtp_factor: 0.3,
-        aux_coefficient: aux,
-        bias_rate: 1e-2,
-    }
+    Objective { scale, mtp_factor: 0.3, aux_coefficient: aux, bias_rate: 1e-2 }
 }
 
 fn adam() -> AdamConfig {
@@ -44,16 +39,8 @@ fn adam() -> AdamConfig {
 /// Everything that a session holds after some steps.
 fn state(s: &Session) -> Named {
     let mut all = s.outputs();
-    all.extend(
-        s.gradients()
-            .into_iter()
-            .map(|(n, v)| (format!("d {n}"), v)),
-    );
-    all.extend(
-        s.all_weights()
-            .into_iter()
-            .map(|(n, v)| (format!("w {n}"), v)),
-    );
+    all.extend(s.gradients().into_iter().map(|(n, v)| (format!("d {n}"), v)));
+    all.extend(s.all_weights().into_iter().map(|(n, v)| (format!("w {n}"), v)));
     for (part, _, tensors) in s.model.parts() {
         if let Some((m, v)) = tensors.training.and_then(|t| t.moments) {
             all.insert(format!("m {}", part.name), s.read(m));
@@ -76,24 +63,14 @@ fn state(s: &Session) -> Named {
 }
 
 /// Three steps of two micro-batches; with `poison`, stale memory is filled before every program.
-fn train(
-    config: &ModelConfig,
-    options: &Options,
-    weights: &Named,
-    batches: &[Batch],
-    poison: Option<u8>,
-) -> Named {
+fn train(config: &ModelConfig, options: &Options, weights: &Named, batches: &[Batch], poison: Option<u8>) -> Named {
     let mut s = tiny::session(config, options, weights);
     for pair in batches.chunks(2) {
         for (i, batch) in pair.iter().enumerate() {
             if let Some(byte) = poison {
                 s.device.poison(byte);
             }
-            if i == 0 {
-                s.run_first(batch)
-            } else {
-                s.run_later(batch)
-            }
+            if i == 0 { s.run_first(batch) } else { s.run_later(batch) }
         }
         if let Some(byte) = poison {
             s.device.poison(byte);
@@ -114,17 +91,11 @@ fn train(
 
 #[test]
 fn threads_and_repetitions_give_the_same_bits() {
-    for (act, grad) in [
-        (DType::F32, DType::F32),
-        (DType::BF16, DType::BF16),
-        (DType::F64, DType::F64),
-    ] {
+    for (act, grad) in [(DType::F32, DType::F32), (DType::BF16, DType::BF16), (DType::F64, DType::F64)] {
         let mut rng = Random::new(30);
         let config = tiny::wide(&mut rng);
         let (rows, row_len) = (2, 70);
-        let batches: Vec<Batch> = (0..4)
-            .map(|_| tiny::batch(&mut rng, &config, rows, row_len, true))
-            .collect();
+        let batches: Vec<Batch> = (0..4).map(|_| tiny::batch(&mut rng, &config, rows, row_len, true)).collect();
         let weights = tiny::weights(&config, &mut rng);
         let mut options = Options::new(act, rows, row_len);
         options.padding = true;
@@ -140,28 +111,18 @@ fn threads_and_repetitions_give_the_same_bits() {
                 Some(want) => assert_same(&format!("{act} {threads} threads"), &got, want),
             }
         }
-        assert!(
-            first.unwrap().values().flatten().all(|v| v.is_finite()),
-            "{act}: not finite"
-        );
+        assert!(first.unwrap().values().flatten().all(|v| v.is_finite()), "{act}: not finite");
     }
 }
 
 #[test]
 fn stale_memory_is_never_read() {
-    for (seed, act) in [
-        (40, DType::F64),
-        (41, DType::F32),
-        (42, DType::BF16),
-        (43, DType::F32),
-    ] {
+    for (seed, act) in [(40, DType::F64), (41, DType::F32), (42, DType::BF16), (43, DType::F32)] {
         let mut rng = Random::new(seed);
         let (pattern, mtp) = rng.pick(&[("ME*-", Some(("*E", 2))), ("E*M-", Some(("M-", 1)))]);
         let config = tiny::config(&mut rng, pattern, mtp);
         let (rows, row_len) = (2, rng.range(3, 40));
-        let batches: Vec<Batch> = (0..4)
-            .map(|_| tiny::batch(&mut rng, &config, rows, row_len, true))
-            .collect();
+        let batches: Vec<Batch> = (0..4).map(|_| tiny::batch(&mut rng, &config, rows, row_len, true)).collect();
         let weights = tiny::weights(&config, &mut rng);
         let mut options = Options::new(act, rows, row_len);
         options.padding = true;
@@ -171,26 +132,17 @@ fn stale_memory_is_never_read() {
         // All bits set is NaN in every floating type and -1 in integers; 0x7f is huge.
         for byte in [0xff, 0x7f] {
             let got = train(&config, &options, &weights, &batches, Some(byte));
-            assert_same(
-                &format!("seed {seed} {act} poisoned with {byte:#x}"),
-                &got,
-                &want,
-            );
+            assert_same(&format!("seed {seed} {act} poisoned with {byte:#x}"), &got, &want);
         }
     }
 }
 
 /// Every element that an operation reads was written before, and no two living buffers share bytes.
 fn check_program(label: &str, program: &Program) {
-    let mut written: Vec<Vec<bool>> = program
-        .buffers
-        .iter()
-        .map(|b| vec![b.space != Space::Arena; b.len])
-        .collect();
+    let mut written: Vec<Vec<bool>> = program.buffers.iter().map(|b| vec![b.space != Space::Arena; b.len]).collect();
     for (index, node) in program.nodes.iter().enumerate() {
         let mut operands = Vec::new();
-        node.op
-            .operands(&mut |name, tensor, access| operands.push((name, tensor, access)));
+        node.op.operands(&mut |name, tensor, access| operands.push((name, tensor, access)));
         for pass in 0..2 {
             for (name, tensor, access) in &operands {
                 let buffer = &program.buffers[tensor.buffer.0 as usize];
@@ -213,11 +165,7 @@ fn check_program(label: &str, program: &Program) {
                 }
                 if buffer.space == Space::Arena {
                     let (first, last) = buffer.lifetime;
-                    assert!(
-                        first <= index && index <= last,
-                        "{label}: `{}` used outside its lifetime",
-                        buffer.name
-                    );
+                    assert!(first <= index && index <= last, "{label}: `{}` used outside its lifetime", buffer.name);
                 }
             }
         }
@@ -230,26 +178,14 @@ fn check_program(label: &str, program: &Program) {
             "{label}: output {name}"
         );
     }
-    let arena: Vec<_> = program
-        .buffers
-        .iter()
-        .filter(|b| b.space == Space::Arena && b.lifetime.0 != usize::MAX)
-        .collect();
+    let arena: Vec<_> =
+        program.buffers.iter().filter(|b| b.space == Space::Arena && b.lifetime.0 != usize::MAX).collect();
     for (i, a) in arena.iter().enumerate() {
-        assert!(
-            a.offset + a.bytes() <= program.arena_bytes,
-            "{label}: `{}` outside the arena",
-            a.name
-        );
+        assert!(a.offset + a.bytes() <= program.arena_bytes, "{label}: `{}` outside the arena", a.name);
         for b in &arena[i + 1..] {
             let alive = a.lifetime.0 <= b.lifetime.1 && b.lifetime.0 <= a.lifetime.1;
             let meet = a.offset < b.offset + b.bytes() && b.offset < a.offset + a.bytes();
-            assert!(
-                !(alive && meet),
-                "{label}: `{}` and `{}` share bytes",
-                a.name,
-                b.name
-            );
+            assert!(!(alive && meet), "{label}: `{}` and `{}` share bytes", a.name, b.name);
         }
     }
 }
@@ -259,41 +195,22 @@ fn every_program_is_well_formed() {
     for seed in 70..100 {
         let mut rng = Random::new(seed);
         let pattern = rng.pick(&["M", "*", "E", "-", "ME*-", "EE", "M-M*E"]);
-        let mtp = rng.pick(&[
-            None,
-            Some(("*E", 0)),
-            Some(("*E", 1)),
-            Some(("M-", 2)),
-            Some(("E*", 3)),
-        ]);
+        let mtp = rng.pick(&[None, Some(("*E", 0)), Some(("*E", 1)), Some(("M-", 2)), Some(("E*", 3))]);
         let config = tiny::config(&mut rng, pattern, mtp);
-        let mut options = Options::new(
-            rng.pick(&[DType::F64, DType::F32, DType::BF16]),
-            rng.range(1, 3),
-            rng.range(1, 9),
-        );
+        let mut options =
+            Options::new(rng.pick(&[DType::F64, DType::F32, DType::BF16]), rng.range(1, 3), rng.range(1, 9));
         options.padding = rng.chance(0.5);
         options.objective = objective(LossScale::PerToken, rng.pick(&[0.0, 0.1]));
         options.routing = rng.pick(&[Routing::Natural, Routing::Forced, Routing::Noise]);
         options.adam = Some(adam());
         let s = Session::new(&config, &options);
         let label = format!("seed {seed} {pattern} {mtp:?}");
-        for kind in [
-            ProgramKind::TrainFirst,
-            ProgramKind::Train,
-            ProgramKind::Evaluate,
-        ] {
+        for kind in [ProgramKind::TrainFirst, ProgramKind::Train, ProgramKind::Evaluate] {
             for trace in [Trace::Off, Trace::Full] {
-                check_program(
-                    &format!("{label} {kind:?} {trace:?}"),
-                    &s.model.micro_batch(kind, trace).unwrap(),
-                );
+                check_program(&format!("{label} {kind:?} {trace:?}"), &s.model.micro_batch(kind, trace).unwrap());
             }
         }
-        check_program(
-            &format!("{label} optimizer"),
-            &s.model.optimizer_step(&adam()).unwrap(),
-        );
+        check_program(&format!("{label} optimizer"), &s.model.optimizer_step(&adam()).unwrap());
     }
 }
 
@@ -308,10 +225,7 @@ fn noise_routing_is_deterministic_balanced_and_depends_on_the_step() {
     options.routing = Routing::Noise;
     options.max_offsets = 4;
     let batch = tiny::batch(&mut rng, &config, rows, row_len, false);
-    let batch = Batch {
-        offsets: vec![0],
-        ..batch
-    };
+    let batch = Batch { offsets: vec![0], ..batch };
     let mut weights = tiny::weights(&config, &mut rng);
     // A bias would decide the selection of equal scores; forced balance has none.
     for (name, values) in &mut weights {
@@ -324,20 +238,11 @@ fn noise_routing_is_deterministic_balanced_and_depends_on_the_step() {
     let mut route = |seed: i32, step: i32| {
         s.write_ints(counter, &[seed, step]);
         s.run_first(&batch);
-        let names = [
-            "router.0.topk_idx",
-            "router.1.topk_idx",
-            "mtp1.topk_idx",
-            "mtp2.topk_idx",
-        ];
+        let names = ["router.0.topk_idx", "router.1.topk_idx", "mtp1.topk_idx", "mtp2.topk_idx"];
         names.map(|n| s.output(n))
     };
     let first = route(3, 1);
-    assert_eq!(
-        route(3, 1),
-        first,
-        "the same counter gives the same experts"
-    );
+    assert_eq!(route(3, 1), first, "the same counter gives the same experts");
     for other in [route(3, 2), route(4, 1)] {
         for (a, b) in other.iter().zip(&first) {
             assert_ne!(a, b, "another counter gives other experts");
@@ -371,27 +276,47 @@ fn impossible_specifications_are_refused_by_name() {
     type Change<'a> = (&'a str, &'a dyn Fn(&mut ModelSpec));
     let changes: [Change<'_>; 9] = [
         ("seq_length", &|s| s.batch.row_len = 0),
-        ("grad_accum_dtype", &|s| {
-            (s.precision.act, s.precision.grad) = (DType::F64, DType::BF16)
-        }),
+        ("grad_accum_dtype", &|s| (s.precision.act, s.precision.grad) = (DType::F64, DType::BF16)),
         ("grad_accum_dtype", &|s| s.precision.grad = DType::F64),
         ("grad_accum_dtype", &|s| s.precision.grad = DType::I32),
-        ("micro_batches", &|s| {
-            s.objective.scale = LossScale::MeanOfMeans(0)
-        }),
-        ("n_groups", &|s| {
-            s.config.mamba.as_mut().unwrap().groups = 1000
-        }),
+        ("micro_batches", &|s| s.objective.scale = LossScale::MeanOfMeans(0)),
+        ("n_groups", &|s| s.config.mamba.as_mut().unwrap().groups = 1000),
         ("layer_norm_epsilon", &|s| s.config.norm_eps = f64::NAN),
-        ("num_experts_per_tok", &|s| {
-            s.config.moe.as_mut().unwrap().top_k = 1000
-        }),
-        ("mtp_num_layers", &|s| {
-            s.config.mtp.as_mut().unwrap().depth = 1000
-        }),
+        ("num_experts_per_tok", &|s| s.config.moe.as_mut().unwrap().top_k = 1000),
+        ("mtp_num_layers", &|s| s.config.mtp.as_mut().unwrap().depth = 1000),
     ];
     for (key, change) in changes {
         let message = spec(&config, change);
         assert!(message.contains(key), "`{message}` does not name {key}");
     }
+}
+
+/// Evaluation moves the loss metrics and nothing else: no expert count, gradient, weight or counter.
+#[test]
+fn evaluation_leaves_everything_but_the_metrics() {
+    let mut rng = Random::new(130);
+    let config = tiny::config(&mut rng, "ME*-", Some(("*E", 2)));
+    let mut options = Options::new(DType::F32, 2, 7);
+    options.objective = objective(LossScale::PerToken, 0.1);
+    options.adam = Some(adam());
+    let weights = tiny::weights(&config, &mut rng);
+    let batches = [0, 1].map(|_| tiny::batch(&mut rng, &config, 2, 7, false));
+    let mut s = tiny::session(&config, &options, &weights);
+    s.run_first(&batches[0]);
+    s.step(1);
+    s.run_first(&batches[0]);
+    let kept = |s: &Session| {
+        let mut all = state(s);
+        // Intermediate values and loss metrics belong to the evaluation.
+        all.retain(|name, _| {
+            let prefix = name.split(' ').next().unwrap();
+            ["d", "w", "m", "v", "master", "state", "counts", "last"].contains(&prefix)
+        });
+        all
+    };
+    let before = kept(&s);
+    assert!(before["counts"].iter().any(|c| *c > 0.0));
+    let losses = s.evaluate(&batches[1]);
+    assert!(losses.losses != s.evaluate(&batches[0]).losses);
+    assert_same("evaluation", &kept(&s), &before);
 }

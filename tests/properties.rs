@@ -11,22 +11,12 @@ use support::random::Random;
 use support::*;
 
 fn objective(scale: LossScale, aux: f64) -> Objective {
-    Objective {
-        scale,
-        mtp_factor: 0.3,
-        aux_coefficient: aux,
-        bias_rate: 1e-2,
-    }
+    Objective { scale, mtp_factor: 0.3, aux_coefficient: aux, bias_rate: 1e-2 }
 }
 
 /// Loss mask for which every depth of MTP has as many tokens as the LM, document by document: nothing in the first
 /// `depth` tokens of a document. Then losses of documents and rows add up.
-fn additive_mask(
-    rng: &mut Random,
-    documents: &[(usize, usize)],
-    depth: usize,
-    density: f64,
-) -> Vec<i32> {
+fn additive_mask(rng: &mut Random, documents: &[(usize, usize)], depth: usize, density: f64) -> Vec<i32> {
     let mut mask = Vec::new();
     for &(start, end) in documents {
         for t in start..end {
@@ -62,11 +52,7 @@ fn check_packing(label: &str, rng: &mut Random, config: &ModelConfig, act: DType
         (options.rows, options.row_len) = (1, end - start);
         let mut s = tiny::session(config, &options, &weights);
         let part = |v: &[i32]| v[start..end].to_vec();
-        s.run_first(&Batch::new(
-            part(&batch.ids),
-            part(&batch.labels),
-            part(&batch.mask),
-        ));
+        s.run_first(&Batch::new(part(&batch.ids), part(&batch.labels), part(&batch.mask)));
         for (name, v) in s.outputs() {
             values.entry(name).or_default().extend(v);
         }
@@ -85,11 +71,7 @@ fn check_packing(label: &str, rng: &mut Random, config: &ModelConfig, act: DType
     let got = packed.values().losses;
     for (got, want) in got.chunks(4).zip(losses.chunks(4)) {
         assert_close(&label, &got[..1], &want[..1], bound);
-        assert_eq!(
-            (got[1], got[3]),
-            (want[1], want[3]),
-            "{label}: tokens and hits"
-        );
+        assert_eq!((got[1], got[3]), (want[1], want[3]), "{label}: tokens and hits");
     }
 }
 
@@ -105,13 +87,7 @@ fn packed_equals_separate_documents() {
     ] {
         let mut rng = Random::new(seed);
         let config = tiny::config(&mut rng, pattern, mtp);
-        check_packing(
-            &format!("seed {seed} {pattern}"),
-            &mut rng,
-            &config,
-            DType::F64,
-            1e-12,
-        );
+        check_packing(&format!("seed {seed} {pattern}"), &mut rng, &config, DType::F64, 1e-12);
     }
     // In f32 the bound holds for models of ordinary condition.
     for seed in 7..9 {
@@ -171,11 +147,7 @@ fn a_batch_of_two_equals_two_of_one() {
             let density = if per_token { 0.6 } else { 1.0 };
             batch.mask = additive_mask(&mut rng, &rows, depth, density);
             let scale = |n: usize| {
-                if per_token {
-                    LossScale::PerToken
-                } else {
-                    LossScale::MeanOfMeans(n)
-                }
+                if per_token { LossScale::PerToken } else { LossScale::MeanOfMeans(n) }
             };
             let weights = tiny::weights(&config, &mut rng);
             let mut options = Options::new(DType::F64, 2, row_len);
@@ -188,11 +160,7 @@ fn a_batch_of_two_equals_two_of_one() {
             for (i, (start, end)) in rows.into_iter().enumerate() {
                 let part = |v: &[i32]| v[start..end].to_vec();
                 let row = Batch::new(part(&batch.ids), part(&batch.labels), part(&batch.mask));
-                if i == 0 {
-                    one.run_first(&row)
-                } else {
-                    one.run_later(&row)
-                }
+                if i == 0 { one.run_first(&row) } else { one.run_later(&row) }
             }
             let label = format!("seed {seed} per token {per_token}");
             assert_all_close(&label, &one.gradients(), &both.gradients(), 1e-12);
@@ -200,11 +168,7 @@ fn a_batch_of_two_equals_two_of_one() {
             for (got, want) in got.chunks(4).zip(want.chunks(4)) {
                 assert_close(&label, &got[..2], &want[..2], 1e-12);
             }
-            assert_eq!(
-                one.read(one.model.metrics.counts),
-                both.read(both.model.metrics.counts),
-                "{label}: counts"
-            );
+            assert_eq!(one.read(one.model.metrics.counts), both.read(both.model.metrics.counts), "{label}: counts");
         }
     }
 }
@@ -220,9 +184,7 @@ fn overwriting_first_equals_zeroing_first() {
         let mut rng = Random::new(seed);
         let config = tiny::config(&mut rng, "ME*-", Some(("*E", 2)));
         let (rows, row_len) = (2, 11);
-        let batches: Vec<Batch> = (0..3)
-            .map(|_| tiny::batch(&mut rng, &config, rows, row_len, false))
-            .collect();
+        let batches: Vec<Batch> = (0..3).map(|_| tiny::batch(&mut rng, &config, rows, row_len, false)).collect();
         let weights = tiny::weights(&config, &mut rng);
         let mut options = Options::new(act, rows, row_len);
         options.grad = Some(grad);
@@ -260,12 +222,7 @@ fn ghost_offsets_change_nothing() {
         all
     };
     let want = run(&[0, 5, 17]);
-    for ghosts in [
-        &[0, 0, 0, 5, 5, 17][..],
-        &[0, 5, 17, 24, 24, 24],
-        &[0, 5, 12, 17, 17],
-        &[5, 17],
-    ] {
+    for ghosts in [&[0, 0, 0, 5, 5, 17][..], &[0, 5, 17, 24, 24, 24], &[0, 5, 12, 17, 17], &[5, 17]] {
         assert_same(&format!("{ghosts:?}"), &run(ghosts), &want);
     }
     assert_ne!(run(&[0, 5, 18]), want, "offsets have no effect");

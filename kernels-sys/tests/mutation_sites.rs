@@ -103,7 +103,11 @@ fn bounds_offsets_and_permutations_are_off() {
     );
     assert_eq!(
         of("add.s32 %r1, %r2, 3;"),
-        one(Kind::Offset, "add.s32 %r1, %r2, 385;")
+        one(Kind::Offset, "add.s32 %r1, %r2, 4;")
+    );
+    assert_eq!(
+        of("add.s32 %r1, %r2, 384;"),
+        one(Kind::Offset, "add.s32 %r1, %r2, 512;")
     );
     assert_eq!(
         of("xor.b32 %r1, %r2, %r3;"),

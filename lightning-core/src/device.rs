@@ -48,11 +48,7 @@ pub trait Device {
     ///
     /// # Errors
     /// As [`Device::read`].
-    fn read_vec<T: bytemuck::Pod>(
-        &self,
-        buffers: &[Buffer],
-        tensor: Tensor,
-    ) -> Result<Vec<T>, CoreError>
+    fn read_vec<T: bytemuck::Pod>(&self, buffers: &[Buffer], tensor: Tensor) -> Result<Vec<T>, CoreError>
     where
         Self: Sized,
     {
@@ -73,21 +69,9 @@ pub trait Device {
         use crate::tensor::DType;
         Ok(match tensor.dtype {
             DType::F64 => self.read_vec::<f64>(buffers, tensor)?,
-            DType::F32 => self
-                .read_vec::<f32>(buffers, tensor)?
-                .into_iter()
-                .map(f64::from)
-                .collect(),
-            DType::BF16 => self
-                .read_vec::<half::bf16>(buffers, tensor)?
-                .iter()
-                .map(|v| f64::from(v.widen()))
-                .collect(),
-            DType::I32 => self
-                .read_vec::<i32>(buffers, tensor)?
-                .into_iter()
-                .map(f64::from)
-                .collect(),
+            DType::F32 => self.read_vec::<f32>(buffers, tensor)?.into_iter().map(f64::from).collect(),
+            DType::BF16 => self.read_vec::<half::bf16>(buffers, tensor)?.iter().map(|v| f64::from(v.widen())).collect(),
+            DType::I32 => self.read_vec::<i32>(buffers, tensor)?.into_iter().map(f64::from).collect(),
         })
     }
 
@@ -95,12 +79,7 @@ pub trait Device {
     ///
     /// # Errors
     /// As [`Device::write`].
-    fn write_f64(
-        &mut self,
-        buffers: &[Buffer],
-        tensor: Tensor,
-        values: &[f64],
-    ) -> Result<(), CoreError>
+    fn write_f64(&mut self, buffers: &[Buffer], tensor: Tensor, values: &[f64]) -> Result<(), CoreError>
     where
         Self: Sized,
     {
@@ -113,10 +92,7 @@ pub trait Device {
                 self.write_slice(buffers, tensor, &v)
             }
             DType::BF16 => {
-                let v: Vec<half::bf16> = values
-                    .iter()
-                    .map(|v| half::bf16::narrow(*v as f32))
-                    .collect();
+                let v: Vec<half::bf16> = values.iter().map(|v| half::bf16::narrow(*v as f32)).collect();
                 self.write_slice(buffers, tensor, &v)
             }
             DType::I32 => {

@@ -57,11 +57,7 @@ impl Element for bf16 {
         let bits = value.to_bits();
         let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
         let nan = (bits >> 16) | 0x40;
-        bf16::from_bits(if value.is_nan() {
-            nan as u16
-        } else {
-            rounded as u16
-        })
+        bf16::from_bits(if value.is_nan() { nan as u16 } else { rounded as u16 })
     }
 }
 
@@ -127,11 +123,7 @@ pub trait Real:
     /// ln(1 + e^x); the identity above 20, as in the reference kernels.
     #[inline(always)]
     fn softplus(self) -> Self {
-        if self > Self::from_f64(20.0) {
-            self
-        } else {
-            self.exp().ln_1p()
-        }
+        if self > Self::from_f64(20.0) { self } else { self.exp().ln_1p() }
     }
 }
 
@@ -205,11 +197,7 @@ impl Real for f32 {
         c: (*mut f32, isize, isize),
     ) {
         // SAFETY: the caller vouches for the three matrices.
-        unsafe {
-            matrixmultiply::sgemm(
-                m, k, n, alpha, a.0, a.1, a.2, b.0, b.1, b.2, beta, c.0, c.1, c.2,
-            )
-        }
+        unsafe { matrixmultiply::sgemm(m, k, n, alpha, a.0, a.1, a.2, b.0, b.1, b.2, beta, c.0, c.1, c.2) }
     }
 }
 
@@ -261,11 +249,7 @@ impl Real for f64 {
         c: (*mut f64, isize, isize),
     ) {
         // SAFETY: the caller vouches for the three matrices.
-        unsafe {
-            matrixmultiply::dgemm(
-                m, k, n, alpha, a.0, a.1, a.2, b.0, b.1, b.2, beta, c.0, c.1, c.2,
-            )
-        }
+        unsafe { matrixmultiply::dgemm(m, k, n, alpha, a.0, a.1, a.2, b.0, b.1, b.2, beta, c.0, c.1, c.2) }
     }
 }
 

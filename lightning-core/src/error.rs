@@ -69,38 +69,16 @@ impl fmt::Display for CoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config { key, value, reason } => write!(f, "{key} = {value}: {reason}"),
-            Self::Pattern {
-                pattern,
-                position,
-                found,
-                reason,
-            } => {
-                write!(
-                    f,
-                    "layer pattern `{pattern}`: `{found}` at position {position}: {reason}"
-                )
+            Self::Pattern { pattern, position, found, reason } => {
+                write!(f, "layer pattern `{pattern}`: `{found}` at position {position}: {reason}")
             }
-            Self::Shape {
-                what,
-                expected,
-                found,
-            } => write!(f, "{what}: expected {expected}, found {found}"),
+            Self::Shape { what, expected, found } => write!(f, "{what}: expected {expected}, found {found}"),
             Self::UnknownTensor { name } => write!(f, "no tensor is named `{name}` in this model"),
             Self::OutOfMemory { space, bytes } => {
-                write!(
-                    f,
-                    "cannot allocate {bytes} bytes for {space}; use a smaller micro-batch or sequence length"
-                )
+                write!(f, "cannot allocate {bytes} bytes for {space}; use a smaller micro-batch or sequence length")
             }
-            Self::HostBuffer {
-                tensor,
-                expected,
-                found,
-            } => {
-                write!(
-                    f,
-                    "tensor `{tensor}` holds {expected} bytes but the host buffer holds {found}"
-                )
+            Self::HostBuffer { tensor, expected, found } => {
+                write!(f, "tensor `{tensor}` holds {expected} bytes but the host buffer holds {found}")
             }
             Self::Input { what, reason } => write!(f, "{what}: {reason}"),
         }

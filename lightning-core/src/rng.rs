@@ -12,12 +12,8 @@ pub fn philox4x32(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
         }
         let p0 = u64::from(MULTIPLIERS[0]) * u64::from(counter[0]);
         let p1 = u64::from(MULTIPLIERS[1]) * u64::from(counter[2]);
-        counter = [
-            (p1 >> 32) as u32 ^ counter[1] ^ key[0],
-            p1 as u32,
-            (p0 >> 32) as u32 ^ counter[3] ^ key[1],
-            p0 as u32,
-        ];
+        counter =
+            [(p1 >> 32) as u32 ^ counter[1] ^ key[0], p1 as u32, (p0 >> 32) as u32 ^ counter[3] ^ key[1], p0 as u32];
     }
     counter
 }
@@ -33,21 +29,12 @@ pub struct Philox {
 impl Philox {
     /// The start of stream `stream` of `seed`.
     pub fn new(seed: u64, stream: u64) -> Self {
-        Self {
-            key: [seed as u32, (seed >> 32) as u32],
-            stream,
-            index: 0,
-        }
+        Self { key: [seed as u32, (seed >> 32) as u32], stream, index: 0 }
     }
 
     /// The four words of block `index`, wherever the stream stands.
     pub fn block(&self, index: u64) -> [u32; 4] {
-        let counter = [
-            index as u32,
-            (index >> 32) as u32,
-            self.stream as u32,
-            (self.stream >> 32) as u32,
-        ];
+        let counter = [index as u32, (index >> 32) as u32, self.stream as u32, (self.stream >> 32) as u32];
         philox4x32(counter, self.key)
     }
 
@@ -76,12 +63,7 @@ impl Philox {
         let u2 = (f64::from(w[2]) + f64::from(w[3]) / 4_294_967_296.0) / 4_294_967_296.0;
         let radius = libm::sqrt(-2.0 * libm::log(u1));
         let angle = 2.0 * core::f64::consts::PI * u2;
-        radius
-            * if index % 2 == 0 {
-                libm::cos(angle)
-            } else {
-                libm::sin(angle)
-            }
+        radius * if index % 2 == 0 { libm::cos(angle) } else { libm::sin(angle) }
     }
 
     /// Uniform number `index` of the stream in [0, 1).
@@ -102,9 +84,7 @@ impl Philox {
 
 /// 64-bit FNV-1a of a name: the stream of everything that is keyed by a name.
 pub fn name_stream(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -114,19 +94,10 @@ mod tests {
     /// Known-answer vectors published with the Random123 library (kat_vectors, philox4x32 with 10 rounds).
     #[test]
     fn known_answers() {
+        assert_eq!(philox4x32([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+        assert_eq!(philox4x32([u32::MAX; 4], [u32::MAX; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
         assert_eq!(
-            philox4x32([0; 4], [0; 2]),
-            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
-        );
-        assert_eq!(
-            philox4x32([u32::MAX; 4], [u32::MAX; 2]),
-            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
-        );
-        assert_eq!(
-            philox4x32(
-                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
-                [0xa409_3822, 0x299f_31d0]
-            ),
+            philox4x32([0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344], [0xa409_3822, 0x299f_31d0]),
             [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
         );
     }

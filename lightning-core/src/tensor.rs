@@ -110,46 +110,20 @@ impl Tensor {
 
     /// Columns `start .. start + cols` of every row.
     pub fn columns(self, start: usize, cols: usize) -> Self {
-        assert!(
-            start + cols <= self.cols,
-            "columns {start}..{} of a tensor with {}",
-            start + cols,
-            self.cols
-        );
-        Self {
-            offset: self.offset + start,
-            cols,
-            ..self
-        }
+        assert!(start + cols <= self.cols, "columns {start}..{} of a tensor with {}", start + cols, self.cols);
+        Self { offset: self.offset + start, cols, ..self }
     }
 
     /// Rows `start .. start + rows`.
     pub fn row_range(self, start: usize, rows: usize) -> Self {
-        assert!(
-            start + rows <= self.rows,
-            "rows {start}..{} of a tensor with {}",
-            start + rows,
-            self.rows
-        );
-        Self {
-            offset: self.offset + start * self.ld,
-            rows,
-            ..self
-        }
+        assert!(start + rows <= self.rows, "rows {start}..{} of a tensor with {}", start + rows, self.rows);
+        Self { offset: self.offset + start * self.ld, rows, ..self }
     }
 
     /// The same elements as `rows` x `cols`; the tensor must be contiguous and hold that many.
     pub fn reshape(self, rows: usize, cols: usize) -> Self {
-        assert!(
-            self.is_contiguous() && rows * cols == self.len(),
-            "reshape {self:?} to {rows} x {cols}"
-        );
-        Self {
-            rows,
-            cols,
-            ld: cols,
-            ..self
-        }
+        assert!(self.is_contiguous() && rows * cols == self.len(), "reshape {self:?} to {rows} x {cols}");
+        Self { rows, cols, ld: cols, ..self }
     }
 
     /// The same elements as one row.
@@ -162,10 +136,7 @@ impl Tensor {
         if self.is_empty() {
             return (self.offset, self.offset);
         }
-        (
-            self.offset,
-            self.offset + (self.rows - 1) * self.ld + self.cols,
-        )
+        (self.offset, self.offset + (self.rows - 1) * self.ld + self.cols)
     }
 
     /// Whether two windows share an element. Windows with equal row distance are compared column by column, so that the

@@ -22,7 +22,10 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> f32 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (self.0 >> 40) as f32 / (1u64 << 24) as f32 * 2.0 - 1.0
     }
 }
@@ -66,7 +69,13 @@ impl Run<'_> {
                 let t = start.elapsed().as_secs_f64();
                 let c = &r.counts;
                 let ti = c.thread_instructions() as f64;
-                println!("{:.3} s, {:.2} G thread-instructions/s, {:.2} GFLOP/s, trace {:016x}", t, ti / t / 1e9, c.matrix_flops as f64 / t / 1e9, r.trace);
+                println!(
+                    "{:.3} s, {:.2} G thread-instructions/s, {:.2} GFLOP/s, trace {:016x}",
+                    t,
+                    ti / t / 1e9,
+                    c.matrix_flops as f64 / t / 1e9,
+                    r.trace
+                );
                 if std::env::var("COUNTS").is_ok() {
                     println!("{}", c.to_json());
                 }
@@ -93,7 +102,10 @@ fn main() {
     let memory = Arc::new(GlobalMemory::new(1, settings.memory_bytes));
     let machine = Machine::new(settings, memory.clone(), 0);
     let loaded = machine.load(Arc::new(module)).expect("load");
-    let run = Run { machine: &machine, module: &loaded };
+    let run = Run {
+        machine: &machine,
+        module: &loaded,
+    };
     let mut r = Random(7);
     let which = a[2].as_str();
     let n = |i: usize| a[i].parse::<usize>().expect("number");
@@ -109,14 +121,22 @@ fn main() {
         }
         params.extend(((d / 8) as u32).to_le_bytes());
         params.extend(1e-6f32.to_le_bytes());
-        if !run.go(Launch { grid: [rows as u32, 1, 1], block: [256, 1, 1], params, ..Launch::new(&loaded, "rmsnorm") }) {
+        if !run.go(Launch {
+            grid: [rows as u32, 1, 1],
+            block: [256, 1, 1],
+            params,
+            ..Launch::new(&loaded, "rmsnorm")
+        }) {
             return;
         }
         let mut out = vec![0u8; rows * d * 2];
         memory.read(py, &mut out).unwrap();
         let mut bad = 0;
         for i in 0..rows {
-            let s: f64 = x[i * d..(i + 1) * d].iter().map(|v| (f32_of(*v) as f64).powi(2)).sum();
+            let s: f64 = x[i * d..(i + 1) * d]
+                .iter()
+                .map(|v| (f32_of(*v) as f64).powi(2))
+                .sum();
             let k = 1.0 / (s / d as f64 + 1e-6).sqrt();
             for j in 0..d {
                 let want = f32_of(x[i * d + j]) as f64 * k * f32_of(w[j]) as f64;
@@ -143,22 +163,40 @@ fn main() {
         params.resize(kernel.param_bytes, 0);
         let name = kernel.name.clone();
         let block = kernel.required_threads.unwrap_or([256, 1, 1]);
-        if !run.go(Launch { grid: [(t / 128) as u32, 1, 1], block, dynamic_shared: n(4) as u32, params, ..Launch::new(&loaded, &name) }) {
+        if !run.go(Launch {
+            grid: [(t / 128) as u32, 1, 1],
+            block,
+            dynamic_shared: n(4) as u32,
+            params,
+            ..Launch::new(&loaded, &name)
+        }) {
             return;
         }
         let mut out = vec![0u8; t * d * 4];
         memory.read(po, &mut out).unwrap();
         let mut worst = 0f64;
         for i in (0..t).step_by(13) {
-            let s: Vec<f64> =
-                (0..=i).map(|j| (0..d).map(|c| f32_of(q[i * d + c]) as f64 * f32_of(k[j * d + c]) as f64).sum::<f64>() * 0.125).collect();
+            let s: Vec<f64> = (0..=i)
+                .map(|j| {
+                    (0..d)
+                        .map(|c| f32_of(q[i * d + c]) as f64 * f32_of(k[j * d + c]) as f64)
+                        .sum::<f64>()
+                        * 0.125
+                })
+                .collect();
             let m = s.iter().cloned().fold(f64::MIN, f64::max);
             let e: Vec<f64> = s.iter().map(|x| (x - m).exp2()).collect();
             let sum: f64 = e.iter().sum();
             for c in 0..d {
-                let want: f64 = e.iter().enumerate().map(|(j, p)| p * f32_of(v[j * d + c]) as f64).sum::<f64>() / sum;
+                let want: f64 = e
+                    .iter()
+                    .enumerate()
+                    .map(|(j, p)| p * f32_of(v[j * d + c]) as f64)
+                    .sum::<f64>()
+                    / sum;
                 let at = (i * d + c) * 4;
-                let got = f32::from_le_bytes([out[at], out[at + 1], out[at + 2], out[at + 3]]) as f64;
+                let got =
+                    f32::from_le_bytes([out[at], out[at + 1], out[at + 2], out[at + 3]]) as f64;
                 worst = worst.max((got - want).abs());
             }
         }
@@ -178,7 +216,11 @@ fn main() {
             for v in [m, nn, k] {
                 params.extend((v as u32).to_le_bytes());
             }
-            Launch { grid: [(nn / 64) as u32, (m / 64) as u32, 1], block: [128, 1, 1], ..Launch::new(&loaded, "gemm_mma") }
+            Launch {
+                grid: [(nn / 64) as u32, (m / 64) as u32, 1],
+                block: [128, 1, 1],
+                ..Launch::new(&loaded, "gemm_mma")
+            }
         }
         "mm" => {
             for p in [pa, pb, pc] {
@@ -191,7 +233,12 @@ fn main() {
             let want = loaded.module.kernels[0].param_bytes;
             params.resize(want, 0);
             let shared = a[6].parse().expect("shared bytes");
-            Launch { grid: [(nn / 64) as u32, (m / 128) as u32, 1], block: [128, 1, 1], dynamic_shared: shared, ..Launch::new(&loaded, "mm") }
+            Launch {
+                grid: [(nn / 64) as u32, (m / 128) as u32, 1],
+                block: [128, 1, 1],
+                dynamic_shared: shared,
+                ..Launch::new(&loaded, "mm")
+            }
         }
         "tmamm" => {
             let (gm, gn) = (m / 128, nn / 64);
@@ -206,7 +253,12 @@ fn main() {
             params.extend(scratch.to_le_bytes());
             params.resize(loaded.module.kernels[0].param_bytes, 0);
             let shared = a[6].parse().expect("shared bytes");
-            Launch { grid: [gn as u32, gm as u32, 1], block: [128, 1, 1], dynamic_shared: shared, ..Launch::new(&loaded, "tmamm") }
+            Launch {
+                grid: [gn as u32, gm as u32, 1],
+                block: [128, 1, 1],
+                dynamic_shared: shared,
+                ..Launch::new(&loaded, "tmamm")
+            }
         }
         _ => {
             let tile = if which == "gemm90" { 64 } else { 128 };
@@ -215,7 +267,11 @@ fn main() {
             params.extend(pc.to_le_bytes());
             params.extend((k as u32).to_le_bytes());
             params.extend((nn as u32).to_le_bytes());
-            let (threads, shared) = if tile == 64 { (256, 3 * 16384) } else { (384, 4 * 32768) };
+            let (threads, shared) = if tile == 64 {
+                (256, 3 * 16384)
+            } else {
+                (384, 4 * 32768)
+            };
             let kernel = if tile == 64 { "gemm90" } else { "gemm90b" };
             Launch {
                 grid: [(nn / tile as usize) as u32, (m / tile as usize) as u32, 1],
@@ -233,7 +289,9 @@ fn main() {
     let (mut bad, mut worst) = (0, 0f64);
     for i in (0..m).step_by(7) {
         for j in (0..nn).step_by(5) {
-            let want: f64 = (0..k).map(|q| f32_of(x[i * k + q]) as f64 * f32_of(w[j * k + q]) as f64).sum();
+            let want: f64 = (0..k)
+                .map(|q| f32_of(x[i * k + q]) as f64 * f32_of(w[j * k + q]) as f64)
+                .sum();
             let at = (i * nn + j) * 4;
             let got = f32::from_le_bytes([out[at], out[at + 1], out[at + 2], out[at + 3]]) as f64;
             worst = worst.max((got - want).abs());

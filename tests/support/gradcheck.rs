@@ -46,11 +46,7 @@ pub struct Input {
 }
 
 pub fn input(name: &'static str, tensor: Tensor, gradient: Tensor) -> Input {
-    Input {
-        name,
-        tensor,
-        gradient,
-    }
+    Input { name, tensor, gradient }
 }
 
 /// Checks the gradients that `backward` computes of `objective` after `forward`, along two random directions and for
@@ -71,12 +67,8 @@ pub fn check_gradients(
     for input in inputs {
         let at = unit.value(input.tensor).to_vec();
         let start = unit.value(input.gradient);
-        let gradient: Vec<f64> = results
-            .get(input.gradient)
-            .iter()
-            .zip(start)
-            .map(|(g, s)| if s.is_nan() { *g } else { g - s })
-            .collect();
+        let gradient: Vec<f64> =
+            results.get(input.gradient).iter().zip(start).map(|(g, s)| if s.is_nan() { *g } else { g - s }).collect();
         let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
         let n = at.len();
         let mut directions = vec![(norm, rng.normals(n, 1.0)), (norm, rng.normals(n, 1.0))];
@@ -93,12 +85,7 @@ pub fn check_gradients(
                 runner.run(unit);
                 objective(&runner)
             };
-            check_derivative(
-                &format!("{label} d {}", input.name),
-                &mut along,
-                analytic,
-                scale,
-            );
+            check_derivative(&format!("{label} d {}", input.name), &mut along, analytic, scale);
         }
         unit.set(input.tensor, &at);
     }

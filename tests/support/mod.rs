@@ -12,8 +12,7 @@ use lightning_core::config::ModelConfig;
 use lightning_core::cpu::CpuDevice;
 use lightning_core::device::Device;
 use lightning_core::model::{
-    AdamConfig, MicroBatch, Model, ModelSpec, Objective, ParamTensors, Precision, ProgramKind,
-    Routing, Trace, Training,
+    AdamConfig, MicroBatch, Model, ModelSpec, Objective, ParamTensors, Precision, ProgramKind, Routing, Trace, Training,
 };
 use lightning_core::ops::LossScale;
 use lightning_core::program::Program;
@@ -45,17 +44,11 @@ pub struct GoldenFile {
 
 impl GoldenFile {
     pub fn get(&self, name: &str) -> &Golden {
-        self.tensors
-            .get(name)
-            .unwrap_or_else(|| panic!("golden file has no `{name}`"))
+        self.tensors.get(name).unwrap_or_else(|| panic!("golden file has no `{name}`"))
     }
     pub fn meta<T: std::str::FromStr>(&self, name: &str) -> T {
-        let text = self
-            .metadata
-            .get(name)
-            .unwrap_or_else(|| panic!("golden file has no metadata `{name}`"));
-        text.parse()
-            .unwrap_or_else(|_| panic!("metadata `{name}` = `{text}`"))
+        let text = self.metadata.get(name).unwrap_or_else(|| panic!("golden file has no metadata `{name}`"));
+        text.parse().unwrap_or_else(|_| panic!("metadata `{name}` = `{text}`"))
     }
 }
 
@@ -70,18 +63,9 @@ pub fn read_golden(name: &str) -> GoldenFile {
     let path = golden_dir().join(name);
     let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).expect("golden header");
-    let metadata = header
-        .metadata()
-        .iter()
-        .flatten()
-        .map(|(k, v)| (k.clone(), v.clone()))
-        .collect();
+    let metadata = header.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
     let file = safetensors::SafeTensors::deserialize(&bytes).expect("golden file");
-    let tensors = file
-        .tensors()
-        .into_iter()
-        .map(|(n, t)| (n, decode(&t)))
-        .collect();
+    let tensors = file.tensors().into_iter().map(|(n, t)| (n, decode(&t))).collect();
     GoldenFile { tensors, metadata }
 }
 
@@ -89,33 +73,15 @@ fn decode(t: &safetensors::tensor::TensorView<'_>) -> Golden {
     use safetensors::Dtype;
     let d = t.data();
     let values = match t.dtype() {
-        Dtype::F64 => d
-            .chunks_exact(8)
-            .map(|c| f64::from_le_bytes(c.try_into().unwrap()))
-            .collect(),
-        Dtype::F32 => d
-            .chunks_exact(4)
-            .map(|c| f64::from(f32::from_le_bytes(c.try_into().unwrap())))
-            .collect(),
-        Dtype::BF16 => d
-            .chunks_exact(2)
-            .map(|c| half::bf16::from_le_bytes(c.try_into().unwrap()).to_f64())
-            .collect(),
-        Dtype::I32 => d
-            .chunks_exact(4)
-            .map(|c| f64::from(i32::from_le_bytes(c.try_into().unwrap())))
-            .collect(),
-        Dtype::I64 => d
-            .chunks_exact(8)
-            .map(|c| i64::from_le_bytes(c.try_into().unwrap()) as f64)
-            .collect(),
+        Dtype::F64 => d.chunks_exact(8).map(|c| f64::from_le_bytes(c.try_into().unwrap())).collect(),
+        Dtype::F32 => d.chunks_exact(4).map(|c| f64::from(f32::from_le_bytes(c.try_into().unwrap()))).collect(),
+        Dtype::BF16 => d.chunks_exact(2).map(|c| half::bf16::from_le_bytes(c.try_into().unwrap()).to_f64()).collect(),
+        Dtype::I32 => d.chunks_exact(4).map(|c| f64::from(i32::from_le_bytes(c.try_into().unwrap()))).collect(),
+        Dtype::I64 => d.chunks_exact(8).map(|c| i64::from_le_bytes(c.try_into().unwrap()) as f64).collect(),
         Dtype::U8 => d.iter().map(|b| f64::from(*b)).collect(),
         other => panic!("golden tensor of type {other:?}"),
     };
-    Golden {
-        shape: t.shape().to_vec(),
-        values,
-    }
+    Golden { shape: t.shape().to_vec(), values }
 }
 
 /// Relative L2 error; absolute when the reference is zero.
@@ -123,21 +89,14 @@ pub fn relative_l2(got: &[f64], want: &[f64]) -> f64 {
     assert_eq!(got.len(), want.len());
     let diff: f64 = got.iter().zip(want).map(|(g, w)| (g - w) * (g - w)).sum();
     let norm: f64 = want.iter().map(|w| w * w).sum();
-    if norm == 0.0 {
-        diff.sqrt()
-    } else {
-        (diff / norm).sqrt()
-    }
+    if norm == 0.0 { diff.sqrt() } else { (diff / norm).sqrt() }
 }
 
 #[track_caller]
 pub fn assert_close(name: &str, got: &[f64], want: &[f64], bound: f64) {
     assert_eq!(got.len(), want.len(), "{name}: number of elements");
     let error = relative_l2(got, want);
-    assert!(
-        error <= bound,
-        "{name}: relative L2 error {error:.3e} above {bound:.1e}"
-    );
+    assert!(error <= bound, "{name}: relative L2 error {error:.3e} above {bound:.1e}");
 }
 
 /// A batch as the host writes it.
@@ -153,22 +112,12 @@ pub struct Batch {
 impl Batch {
     pub fn new(ids: Vec<i32>, labels: Vec<i32>, mask: Vec<i32>) -> Self {
         let offsets = vec![0];
-        Self {
-            ids,
-            labels,
-            mask,
-            padding: None,
-            offsets,
-        }
+        Self { ids, labels, mask, padding: None, offsets }
     }
 }
 
-pub const OBJECTIVE: Objective = Objective {
-    scale: LossScale::MeanOfMeans(1),
-    mtp_factor: 0.3,
-    aux_coefficient: 0.0,
-    bias_rate: 1e-3,
-};
+pub const OBJECTIVE: Objective =
+    Objective { scale: LossScale::MeanOfMeans(1), mtp_factor: 0.3, aux_coefficient: 0.0, bias_rate: 1e-3 };
 
 /// A model on the CPU device.
 pub struct Session {
@@ -217,59 +166,34 @@ impl Session {
         let spec = ModelSpec {
             config: config.clone(),
             precision,
-            batch: MicroBatch {
-                rows: o.rows,
-                row_len: o.row_len,
-                max_offsets: o.max_offsets,
-                padding: o.padding,
-            },
+            batch: MicroBatch { rows: o.rows, row_len: o.row_len, max_offsets: o.max_offsets, padding: o.padding },
             objective: o.objective,
             routing: o.routing,
-            training: if o.adam.is_some() {
-                Training::Full
-            } else {
-                Training::Gradients
-            },
+            training: if o.adam.is_some() { Training::Full } else { Training::Gradients },
         };
         let model = Model::new(spec).expect("model");
         let build = |kind| model.micro_batch(kind, Trace::Full).expect("program");
         let (first, later) = (build(ProgramKind::TrainFirst), build(ProgramKind::Train));
         let evaluate = build(ProgramKind::Evaluate);
-        let optimizer = o
-            .adam
-            .map(|a| model.optimizer_step(&a).expect("optimizer program"));
+        let optimizer = o.adam.map(|a| model.optimizer_step(&a).expect("optimizer program"));
         let mut programs = vec![&first, &later, &evaluate];
         programs.extend(&optimizer);
         let device = CpuDevice::new(&model.persistent, &programs, o.threads).expect("device");
-        Self {
-            model,
-            device,
-            first,
-            later,
-            evaluate,
-            optimizer,
-        }
+        Self { model, device, first, later, evaluate, optimizer }
     }
 
     /// Writes every weight that `value` gives.
     pub fn load(&mut self, value: impl Fn(&str) -> Option<Vec<f64>>) {
-        let parts: Vec<(String, ParamTensors)> = self
-            .model
-            .parts()
-            .map(|(part, _, tensors)| (part.name.clone(), tensors))
-            .collect();
+        let parts: Vec<(String, ParamTensors)> =
+            self.model.parts().map(|(part, _, tensors)| (part.name.clone(), tensors)).collect();
         for (name, tensors) in parts {
             let values = value(&name).unwrap_or_else(|| panic!("no value for `{name}`"));
-            self.model
-                .write_weight(&mut self.device, tensors, &values)
-                .expect("write");
+            self.model.write_weight(&mut self.device, tensors, &values).expect("write");
         }
     }
 
     pub fn write_ints(&mut self, tensor: Tensor, values: &[i32]) {
-        self.device
-            .write_slice(self.model.persistent.buffers(), tensor, values)
-            .expect("write");
+        self.device.write_slice(self.model.persistent.buffers(), tensor, values).expect("write");
     }
 
     pub fn set_batch(&mut self, batch: &Batch) {
@@ -281,10 +205,7 @@ impl Session {
             self.write_ints(tensor, padding);
         }
         let mut offsets = batch.offsets.clone();
-        assert!(
-            offsets.len() <= inputs.cu_seqlens.cols,
-            "more documents than offsets"
-        );
+        assert!(offsets.len() <= inputs.cu_seqlens.cols, "more documents than offsets");
         let last = *offsets.last().unwrap_or(&0);
         offsets.resize(inputs.cu_seqlens.cols, last);
         self.write_ints(inputs.cu_seqlens, &offsets);
@@ -306,27 +227,18 @@ impl Session {
         let buffers = self.model.persistent.buffers();
         let slot = lightning_core::optim::StateSlot::StepSamples as usize;
         let tensor = self.model.metrics.state.columns(slot, 1);
-        self.device
-            .write_slice(buffers, tensor, &[samples as f64])
-            .expect("write");
+        self.device.write_slice(buffers, tensor, &[samples as f64]).expect("write");
         let program = self.optimizer.clone().expect("an optimizer");
         self.device.run(&program).expect("run");
     }
 
     pub fn output(&self, name: &str) -> Vec<f64> {
-        let tensor = self
-            .first
-            .output(name)
-            .unwrap_or_else(|| panic!("no output `{name}`"));
-        self.device
-            .read_f64(&self.first.buffers, tensor)
-            .expect("read")
+        let tensor = self.first.output(name).unwrap_or_else(|| panic!("no output `{name}`"));
+        self.device.read_f64(&self.first.buffers, tensor).expect("read")
     }
 
     pub fn read(&self, tensor: Tensor) -> Vec<f64> {
-        self.device
-            .read_f64(self.model.persistent.buffers(), tensor)
-            .expect("read")
+        self.device.read_f64(self.model.persistent.buffers(), tensor).expect("read")
     }
 
     pub fn state(&self, slot: lightning_core::optim::StateSlot) -> f64 {
@@ -350,9 +262,6 @@ impl Session {
     pub fn losses(&self) -> (Vec<f64>, f64) {
         let losses = self.read(self.model.metrics.losses);
         let aux = self.read(self.model.metrics.aux);
-        (
-            losses.chunks(4).map(|row| row[2]).collect(),
-            aux.iter().sum(),
-        )
+        (losses.chunks(4).map(|row| row[2]).collect(), aux.iter().sum())
     }
 }

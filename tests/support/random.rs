@@ -44,9 +44,7 @@ impl Random {
     }
 
     pub fn uniforms(&mut self, n: usize, low: f64, high: f64) -> Vec<f64> {
-        (0..n)
-            .map(|_| exact(low + (high - low) * self.uniform()))
-            .collect()
+        (0..n).map(|_| exact(low + (high - low) * self.uniform())).collect()
     }
 
     pub fn ints(&mut self, n: usize, below: usize) -> Vec<i32> {

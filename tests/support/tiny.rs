@@ -2,9 +2,7 @@
 
 use super::random::Random;
 use super::{Batch, Options, Session};
-use lightning_core::config::{
-    AttentionConfig, MambaConfig, ModelConfig, MoeConfig, MtpConfig, parse_pattern,
-};
+use lightning_core::config::{AttentionConfig, MambaConfig, ModelConfig, MoeConfig, MtpConfig, parse_pattern};
 use lightning_core::layout::Role;
 use lightning_core::ops::LossScale;
 use std::collections::BTreeMap;
@@ -17,11 +15,7 @@ pub fn config(rng: &mut Random, pattern: &str, mtp: Option<(&str, usize)>) -> Mo
         vocab: rng.range(2, 19),
         hidden: rng.range(1, 9),
         layers: parse_pattern(pattern).unwrap(),
-        attention: Some(AttentionConfig {
-            heads: kv_heads * rng.range(1, 3),
-            kv_heads,
-            head_dim: rng.range(1, 5),
-        }),
+        attention: Some(AttentionConfig { heads: kv_heads * rng.range(1, 3), kv_heads, head_dim: rng.range(1, 5) }),
         mamba: Some(MambaConfig {
             heads: groups * rng.range(1, 3),
             head_dim: rng.range(1, 3),
@@ -43,10 +37,7 @@ pub fn config(rng: &mut Random, pattern: &str, mtp: Option<(&str, usize)>) -> Mo
             normalize: rng.chance(0.8),
         }),
         mlp_width: Some(rng.range(1, 9)),
-        mtp: mtp.map(|(pattern, depth)| MtpConfig {
-            layers: parse_pattern(pattern).unwrap(),
-            depth,
-        }),
+        mtp: mtp.map(|(pattern, depth)| MtpConfig { layers: parse_pattern(pattern).unwrap(), depth }),
         norm_eps: 1e-2,
         init_std: 0.02,
         max_positions: 64,
@@ -58,24 +49,11 @@ pub fn wide(rng: &mut Random) -> ModelConfig {
     let mut config = config(rng, "ME*-M", Some(("*E", 2)));
     (config.hidden, config.vocab) = (72, 301);
     let m = config.mamba.as_mut().unwrap();
-    (
-        m.heads,
-        m.groups,
-        m.head_dim,
-        m.state,
-        m.chunk,
-        m.conv_kernel,
-    ) = (12, 3, 11, 7, 32, 4);
+    (m.heads, m.groups, m.head_dim, m.state, m.chunk, m.conv_kernel) = (12, 3, 11, 7, 32, 4);
     let a = config.attention.as_mut().unwrap();
     (a.heads, a.kv_heads, a.head_dim) = (6, 2, 16);
     let e = config.moe.as_mut().unwrap();
-    (
-        e.experts,
-        e.top_k,
-        e.expert_width,
-        e.shared_width,
-        e.shared_experts,
-    ) = (7, 3, 65, 96, 1);
+    (e.experts, e.top_k, e.expert_width, e.shared_width, e.shared_experts) = (7, 3, 65, 96, 1);
     config.mlp_width = Some(130);
     config
 }
@@ -107,20 +85,10 @@ pub fn weights(config: &ModelConfig, rng: &mut Random) -> BTreeMap<String, Vec<f
 }
 
 /// A batch with random documents, loss mask and (when asked) padding.
-pub fn batch(
-    rng: &mut Random,
-    config: &ModelConfig,
-    rows: usize,
-    row_len: usize,
-    padding: bool,
-) -> Batch {
+pub fn batch(rng: &mut Random, config: &ModelConfig, rows: usize, row_len: usize, padding: bool) -> Batch {
     let t = rows * row_len;
     let density = rng.pick(&[0.0, 0.6, 0.6, 1.0]);
-    let mut batch = Batch::new(
-        rng.ints(t, config.vocab),
-        rng.ints(t, config.vocab),
-        rng.mask(t, density),
-    );
+    let mut batch = Batch::new(rng.ints(t, config.vocab), rng.ints(t, config.vocab), rng.mask(t, density));
     if rng.chance(0.7) {
         let count = rng.range(0, 5);
         batch.offsets = rng.offsets(t, count);
@@ -130,11 +98,7 @@ pub fn batch(
 }
 
 /// A session with the given weights.
-pub fn session(
-    config: &ModelConfig,
-    options: &Options,
-    weights: &BTreeMap<String, Vec<f64>>,
-) -> Session {
+pub fn session(config: &ModelConfig, options: &Options, weights: &BTreeMap<String, Vec<f64>>) -> Session {
     let mut session = Session::new(config, options);
     session.load(|name| weights.get(name).cloned());
     session
@@ -152,10 +116,7 @@ pub struct Values {
 impl Session {
     /// Metrics as they stand.
     pub fn values(&self) -> Values {
-        Values {
-            losses: self.read(self.model.metrics.losses),
-            aux: self.read(self.model.metrics.aux),
-        }
+        Values { losses: self.read(self.model.metrics.losses), aux: self.read(self.model.metrics.aux) }
     }
 
     /// Forward only, with metrics that start at zero.
@@ -164,9 +125,7 @@ impl Session {
         for tensor in [metrics.losses, metrics.aux] {
             let buffers = self.model.persistent.buffers();
             use lightning_core::device::Device;
-            self.device
-                .write_f64(buffers, tensor, &vec![0.0; tensor.len()])
-                .expect("write");
+            self.device.write_f64(buffers, tensor, &vec![0.0; tensor.len()]).expect("write");
         }
         self.set_batch(batch);
         use lightning_core::device::Device;
@@ -181,36 +140,20 @@ impl Session {
         let depth = spec.config.mtp_depth();
         let heads: Vec<&[f64]> = values.losses.chunks(4).collect();
         let factor = |k: usize| {
-            if k == 0 {
-                1.0
-            } else {
-                spec.objective.mtp_factor / depth as f64
-            }
+            if k == 0 { 1.0 } else { spec.objective.mtp_factor / depth as f64 }
         };
-        let backbone = spec
-            .config
-            .layers
-            .iter()
-            .filter(|l| **l == lightning_core::config::LayerKind::Moe)
-            .count();
+        let backbone = spec.config.layers.iter().filter(|l| **l == lightning_core::config::LayerKind::Moe).count();
         match spec.objective.scale {
             LossScale::MeanOfMeans(n) => {
-                let losses: f64 = heads
-                    .iter()
-                    .enumerate()
-                    .map(|(k, h)| factor(k) * h[2])
-                    .sum();
+                let losses: f64 = heads.iter().enumerate().map(|(k, h)| factor(k) * h[2]).sum();
                 (losses + values.aux.iter().sum::<f64>()) / n as f64
             }
             LossScale::PerToken => {
                 let tokens = batch.ids.len() as f64;
                 let padded: i32 = batch.padding.iter().flatten().sum();
                 let real = tokens - f64::from(padded);
-                let losses: f64 = heads
-                    .iter()
-                    .enumerate()
-                    .map(|(k, h)| factor(k) * h[0] * heads[0][1] / h[1].max(1.0))
-                    .sum();
+                let losses: f64 =
+                    heads.iter().enumerate().map(|(k, h)| factor(k) * h[0] * heads[0][1] / h[1].max(1.0)).sum();
                 let (backbone, mtp) = values.aux.split_at(backbone);
                 losses + real * backbone.iter().sum::<f64>() + tokens * mtp.iter().sum::<f64>()
             }
@@ -222,12 +165,7 @@ impl Session {
         self.model
             .parts()
             .filter(|(_, _, tensors)| tensors.training.is_some())
-            .map(|(part, _, tensors)| {
-                (
-                    part.name.clone(),
-                    self.read(tensors.training.unwrap().gradient),
-                )
-            })
+            .map(|(part, _, tensors)| (part.name.clone(), self.read(tensors.training.unwrap().gradient)))
             .collect()
     }
 
@@ -239,9 +177,6 @@ impl Session {
 
     /// All weights by name.
     pub fn all_weights(&self) -> BTreeMap<String, Vec<f64>> {
-        self.model
-            .parts()
-            .map(|(part, _, tensors)| (part.name.clone(), self.read(tensors.weight)))
-            .collect()
+        self.model.parts().map(|(part, _, tensors)| (part.name.clone(), self.read(tensors.weight))).collect()
     }
 }

@@ -15,12 +15,7 @@ pub struct Unit {
 
 impl Unit {
     pub fn new(act: DType) -> Self {
-        Self {
-            act,
-            table: Persistent::new(),
-            values: Vec::new(),
-            threads: 2,
-        }
+        Self { act, table: Persistent::new(), values: Vec::new(), threads: 2 }
     }
 
     fn add(&mut self, dtype: DType, rows: usize, cols: usize, values: Vec<f64>) -> Tensor {
@@ -41,12 +36,7 @@ impl Unit {
     }
 
     pub fn ints(&mut self, rows: usize, cols: usize, values: &[i32]) -> Tensor {
-        self.add(
-            DType::I32,
-            rows,
-            cols,
-            values.iter().map(|v| f64::from(*v)).collect(),
-        )
+        self.add(DType::I32, rows, cols, values.iter().map(|v| f64::from(*v)).collect())
     }
 
     /// An f64 metric that starts at 0.
@@ -60,12 +50,7 @@ impl Unit {
     }
 
     pub fn out_acc(&mut self, rows: usize, cols: usize) -> Tensor {
-        self.add(
-            self.act.accumulator(),
-            rows,
-            cols,
-            vec![f64::NAN; rows * cols],
-        )
+        self.add(self.act.accumulator(), rows, cols, vec![f64::NAN; rows * cols])
     }
 
     pub fn out_ints(&mut self, rows: usize, cols: usize) -> Tensor {
@@ -88,21 +73,12 @@ impl Unit {
 
     /// Changes the initial value of an operand.
     pub fn set(&mut self, tensor: Tensor, values: &[f64]) {
-        let slot = self
-            .values
-            .iter_mut()
-            .find(|(t, _)| *t == tensor)
-            .expect("an operand");
+        let slot = self.values.iter_mut().find(|(t, _)| *t == tensor).expect("an operand");
         slot.1 = values.to_vec();
     }
 
     pub fn value(&self, tensor: Tensor) -> &[f64] {
-        &self
-            .values
-            .iter()
-            .find(|(t, _)| *t == tensor)
-            .expect("an operand")
-            .1
+        &self.values.iter().find(|(t, _)| *t == tensor).expect("an operand").1
     }
 
     /// Document bounds of tokens with the given offsets.
@@ -122,10 +98,7 @@ impl Unit {
 
     /// Document bounds of tokens that carry document ids.
     pub fn bounds_of(&mut self, doc: &[i32], row_len: usize) -> (Tensor, Tensor) {
-        let cuts: Vec<i32> = (1..doc.len())
-            .filter(|t| doc[*t] != doc[*t - 1])
-            .map(|t| t as i32)
-            .collect();
+        let cuts: Vec<i32> = (1..doc.len()).filter(|t| doc[*t] != doc[*t - 1]).map(|t| t as i32).collect();
         self.bounds(doc.len(), row_len, &cuts)
     }
 
@@ -144,11 +117,7 @@ impl Unit {
         }
         let program = builder.finish("unit").expect("a well-formed program");
         let device = CpuDevice::new(&self.table, &[&program], self.threads).expect("device");
-        Results {
-            device,
-            table: self.table.clone(),
-            program,
-        }
+        Results { device, table: self.table.clone(), program }
     }
 }
 
@@ -165,21 +134,15 @@ impl Results {
         for (tensor, values) in &unit.values {
             if tensor.dtype == DType::I32 {
                 let values: Vec<i32> = values.iter().map(|v| *v as i32).collect();
-                self.device
-                    .write_slice(self.table.buffers(), *tensor, &values)
-                    .expect("write");
+                self.device.write_slice(self.table.buffers(), *tensor, &values).expect("write");
             } else {
-                self.device
-                    .write_f64(self.table.buffers(), *tensor, values)
-                    .expect("write");
+                self.device.write_f64(self.table.buffers(), *tensor, values).expect("write");
             }
         }
         self.device.run(&self.program).expect("run");
     }
 
     pub fn get(&self, tensor: Tensor) -> Vec<f64> {
-        self.device
-            .read_f64(self.table.buffers(), tensor)
-            .expect("read")
+        self.device.read_f64(self.table.buffers(), tensor).expect("read")
     }
 }

@@ -62,7 +62,7 @@ pub fn run(
 fn widths<T: Element>() -> Vec<(usize, usize)> {
     let pack = 16 / size_of::<T>();
     let unaligned = (0..10).map(|piece| (piece * 384 + 37 + piece, 1));
-    let aligned = [5, 384 + 9, 768 + 31, 1152 + 3].map(|packs| (packs * pack, pack));
+    let aligned = [5, 384 + 9, 768 + 31, 1152 + 3, 768 + 200].map(|packs| (packs * pack, pack));
     unaligned.chain(aligned).collect()
 }
 

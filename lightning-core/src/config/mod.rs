@@ -121,20 +121,13 @@ pub struct ModelConfig {
 }
 
 fn refuse(key: &str, value: impl ToString, reason: &str) -> CoreError {
-    CoreError::Config {
-        key: key.to_string(),
-        value: value.to_string(),
-        reason: reason.to_string(),
-    }
+    CoreError::Config { key: key.to_string(), value: value.to_string(), reason: reason.to_string() }
 }
 
 impl ModelConfig {
     /// All layer kinds in order: the backbone, then the MTP block.
     pub fn all_layers(&self) -> impl Iterator<Item = LayerKind> + '_ {
-        self.layers
-            .iter()
-            .chain(self.mtp.iter().flat_map(|m| &m.layers))
-            .copied()
+        self.layers.iter().chain(self.mtp.iter().flat_map(|m| &m.layers)).copied()
     }
 
     /// Number of MTP applications in training.
@@ -144,23 +137,17 @@ impl ModelConfig {
 
     /// The sizes of the Mamba-2 layers of a checked config that has one.
     pub fn mamba(&self) -> &MambaConfig {
-        self.mamba
-            .as_ref()
-            .expect("a checked config with `M` layers has Mamba sizes")
+        self.mamba.as_ref().expect("a checked config with `M` layers has Mamba sizes")
     }
 
     /// The sizes of the attention layers of a checked config that has one.
     pub fn attention(&self) -> &AttentionConfig {
-        self.attention
-            .as_ref()
-            .expect("a checked config with `*` layers has attention sizes")
+        self.attention.as_ref().expect("a checked config with `*` layers has attention sizes")
     }
 
     /// The sizes of the MoE layers of a checked config that has one.
     pub fn moe(&self) -> &MoeConfig {
-        self.moe
-            .as_ref()
-            .expect("a checked config with `E` layers has MoE sizes")
+        self.moe.as_ref().expect("a checked config with `E` layers has MoE sizes")
     }
 
     /// Checks that every size is possible and that every kind of layer in the patterns has its sizes.
@@ -169,35 +156,20 @@ impl ModelConfig {
     /// `Config` naming the first setting that cannot work.
     pub fn check(&self) -> Result<(), CoreError> {
         let positive = |key: &str, value: usize| {
-            if value == 0 {
-                Err(refuse(key, value, "must be at least 1"))
-            } else {
-                Ok(())
-            }
+            if value == 0 { Err(refuse(key, value, "must be at least 1")) } else { Ok(()) }
         };
         positive("vocab_size", self.vocab)?;
         positive("hidden_size", self.hidden)?;
         positive("num_hidden_layers", self.layers.len())?;
         if !(self.norm_eps > 0.0 && self.norm_eps.is_finite()) {
-            return Err(refuse(
-                "layer_norm_epsilon",
-                self.norm_eps,
-                "must be a positive number",
-            ));
+            return Err(refuse("layer_norm_epsilon", self.norm_eps, "must be a positive number"));
         }
         if !(self.init_std > 0.0 && self.init_std.is_finite()) {
-            return Err(refuse(
-                "init_method_std",
-                self.init_std,
-                "must be a positive number",
-            ));
+            return Err(refuse("init_method_std", self.init_std, "must be a positive number"));
         }
         let has = |kind| self.all_layers().any(|k| k == kind);
         let missing = |kind: LayerKind| {
-            let reason = format!(
-                "the pattern has `{}` layers but their sizes are missing",
-                kind.symbol()
-            );
+            let reason = format!("the pattern has `{}` layers but their sizes are missing", kind.symbol());
             Err(refuse(kind.name(), "none", &reason))
         };
         match &self.mamba {
@@ -211,11 +183,7 @@ impl ModelConfig {
                 positive("conv_kernel", m.conv_kernel)?;
                 positive("chunk_size", m.chunk)?;
                 if m.heads % m.groups != 0 {
-                    return Err(refuse(
-                        "n_groups",
-                        m.groups,
-                        &format!("must divide mamba_num_heads = {}", m.heads),
-                    ));
+                    return Err(refuse("n_groups", m.groups, &format!("must divide mamba_num_heads = {}", m.heads)));
                 }
             }
         }
@@ -245,11 +213,7 @@ impl ModelConfig {
                 }
                 if (m.shared_width == 0) != (m.shared_experts == 0) {
                     let reason = "moe_shared_expert_intermediate_size and n_shared_experts must be zero together";
-                    return Err(refuse(
-                        "moe_shared_expert_intermediate_size",
-                        m.shared_width,
-                        reason,
-                    ));
+                    return Err(refuse("moe_shared_expert_intermediate_size", m.shared_width, reason));
                 }
             }
         }
@@ -260,15 +224,10 @@ impl ModelConfig {
         }
         if let Some(mtp) = &self.mtp {
             if mtp.layers.is_empty() {
-                return Err(refuse(
-                    "mtp_layers_block_type",
-                    "[]",
-                    "an MTP block needs at least one layer",
-                ));
+                return Err(refuse("mtp_layers_block_type", "[]", "an MTP block needs at least one layer"));
             }
             if mtp.depth > MAX_MTP_DEPTH {
-                let reason =
-                    format!("at most {MAX_MTP_DEPTH} applications of the block are supported");
+                let reason = format!("at most {MAX_MTP_DEPTH} applications of the block are supported");
                 return Err(refuse("mtp_num_layers", mtp.depth, &reason));
             }
         }

@@ -78,8 +78,7 @@ pub fn parse_pattern(pattern: &str) -> Result<Vec<LayerKind>, CoreError> {
                 reason: match found {
                     '|' => "pipeline separators are not part of a model; remove them".to_string(),
                     '/' => "give the MTP pattern as `mtp_hybrid_override_pattern`".to_string(),
-                    _ => "layer kinds are M (Mamba-2), E (MoE), * (attention) and - (dense MLP)"
-                        .to_string(),
+                    _ => "layer kinds are M (Mamba-2), E (MoE), * (attention) and - (dense MLP)".to_string(),
                 },
             })
         })
@@ -98,33 +97,9 @@ mod tests {
     #[test]
     fn b12_separators_are_refused_with_their_position() {
         let error = parse_pattern("M|E*M/E").unwrap_err();
-        assert!(
-            matches!(
-                error,
-                CoreError::Pattern {
-                    position: 1,
-                    found: '|',
-                    ..
-                }
-            ),
-            "{error}"
-        );
-        assert!(matches!(
-            parse_pattern("ME/E").unwrap_err(),
-            CoreError::Pattern {
-                position: 2,
-                found: '/',
-                ..
-            }
-        ));
-        assert!(matches!(
-            parse_pattern("MEx").unwrap_err(),
-            CoreError::Pattern {
-                position: 2,
-                found: 'x',
-                ..
-            }
-        ));
+        assert!(matches!(error, CoreError::Pattern { position: 1, found: '|', .. }), "{error}");
+        assert!(matches!(parse_pattern("ME/E").unwrap_err(), CoreError::Pattern { position: 2, found: '/', .. }));
+        assert!(matches!(parse_pattern("MEx").unwrap_err(), CoreError::Pattern { position: 2, found: 'x', .. }));
     }
 
     #[test]

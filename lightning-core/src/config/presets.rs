@@ -1,102 +1,40 @@
 //! Named members of the family (spec: model.md §1).
 
-use super::{
-    AttentionConfig, LayerKind, MambaConfig, ModelConfig, MoeConfig, MtpConfig, parse_pattern,
-};
+use super::{AttentionConfig, LayerKind, MambaConfig, ModelConfig, MoeConfig, MtpConfig, parse_pattern};
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Names that [`preset`] knows, with a line about each.
 pub const PRESETS: &[(&str, &str)] = &[
-    (
-        "nemotron_3_5_lightning",
-        "Nemotron 3.5 Lightning 30B-A3B: 52 layers, 128 experts top-6, MTP depth 2",
-    ),
-    (
-        "nemotron_3_nano_30b",
-        "Nemotron 3 Nano 30B-A3B: the same backbone without MTP",
-    ),
-    (
-        "nemotron_nano_4b",
-        "Nemotron Nano 4B: dense hybrid of 42 layers",
-    ),
-    (
-        "smoke",
-        "the public smoke configuration: 4 layers, 8 experts top-2",
-    ),
-    (
-        "pipeline_tiny",
-        "the tiny model of the training pipeline; the sizes of `smoke`",
-    ),
-    (
-        "oracle_tiny",
-        "the model of the golden values: 5 layers, hidden 64",
-    ),
-    (
-        "demo",
-        "our demo: every kind of layer, MTP depth 2, trains in minutes on two cores",
-    ),
-    (
-        "peer",
-        "the model of the CPU benchmark beside transformers: 9 layers, hidden 256",
-    ),
+    ("nemotron_3_5_lightning", "Nemotron 3.5 Lightning 30B-A3B: 52 layers, 128 experts top-6, MTP depth 2"),
+    ("nemotron_3_nano_30b", "Nemotron 3 Nano 30B-A3B: the same backbone without MTP"),
+    ("nemotron_nano_4b", "Nemotron Nano 4B: dense hybrid of 42 layers"),
+    ("smoke", "the public smoke configuration: 4 layers, 8 experts top-2"),
+    ("pipeline_tiny", "the tiny model of the training pipeline; the sizes of `smoke`"),
+    ("oracle_tiny", "the model of the golden values: 5 layers, hidden 64"),
+    ("demo", "our demo: every kind of layer, MTP depth 2, trains in minutes on two cores"),
+    ("peer", "the model of the CPU benchmark beside transformers: 9 layers, hidden 256"),
 ];
 
 fn layers(pattern: &str) -> Vec<LayerKind> {
     parse_pattern(pattern).expect("presets hold valid patterns")
 }
 
-fn mamba(
-    heads: usize,
-    head_dim: usize,
-    state: usize,
-    groups: usize,
-    chunk: usize,
-) -> Option<MambaConfig> {
+fn mamba(heads: usize, head_dim: usize, state: usize, groups: usize, chunk: usize) -> Option<MambaConfig> {
     let (dt_init, dt_init_floor) = ((1e-3, 0.1), 1e-4);
-    Some(MambaConfig {
-        heads,
-        head_dim,
-        state,
-        groups,
-        conv_kernel: 4,
-        chunk,
-        dt_min: 0.0,
-        dt_init,
-        dt_init_floor,
-    })
+    Some(MambaConfig { heads, head_dim, state, groups, conv_kernel: 4, chunk, dt_min: 0.0, dt_init, dt_init_floor })
 }
 
 fn attention(heads: usize, kv_heads: usize, head_dim: usize) -> Option<AttentionConfig> {
-    Some(AttentionConfig {
-        heads,
-        kv_heads,
-        head_dim,
-    })
+    Some(AttentionConfig { heads, kv_heads, head_dim })
 }
 
-fn moe(
-    experts: usize,
-    top_k: usize,
-    expert_width: usize,
-    shared_width: usize,
-) -> Option<MoeConfig> {
-    Some(MoeConfig {
-        experts,
-        top_k,
-        expert_width,
-        shared_width,
-        shared_experts: 1,
-        scale: 2.5,
-        normalize: true,
-    })
+fn moe(experts: usize, top_k: usize, expert_width: usize, shared_width: usize) -> Option<MoeConfig> {
+    Some(MoeConfig { experts, top_k, expert_width, shared_width, shared_experts: 1, scale: 2.5, normalize: true })
 }
 
 fn mtp() -> Option<MtpConfig> {
-    Some(MtpConfig {
-        layers: vec![LayerKind::Attention, LayerKind::Moe],
-        depth: 2,
-    })
+    Some(MtpConfig { layers: vec![LayerKind::Attention, LayerKind::Moe], depth: 2 })
 }
 
 /// The configuration of a named model; `None` for a name that is not in [`PRESETS`].
@@ -116,11 +54,7 @@ pub fn preset(name: &str) -> Option<ModelConfig> {
     };
     Some(match name {
         "nemotron_3_5_lightning" => lightning,
-        "nemotron_3_nano_30b" => ModelConfig {
-            mtp: None,
-            max_positions: 262_144,
-            ..lightning
-        },
+        "nemotron_3_nano_30b" => ModelConfig { mtp: None, max_positions: 262_144, ..lightning },
         "nemotron_nano_4b" => ModelConfig {
             hidden: 3136,
             layers: layers("M-M-M-MM-M-M*-M-M*-M-M-M*-M-M-MM*-MMM-M-M-"),

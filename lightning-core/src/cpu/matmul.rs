@@ -39,16 +39,8 @@ fn operand_block<'a, T>(
     m: core::ops::Range<usize>,
     n: core::ops::Range<usize>,
 ) -> (Mat<'a, T>, Mat<'a, T>) {
-    let a = if form == Form::TN {
-        a.col_range(m)
-    } else {
-        a.row_range(m)
-    };
-    let b = if form == Form::NT {
-        b.row_range(n)
-    } else {
-        b.col_range(n)
-    };
+    let a = if form == Form::TN { a.col_range(m) } else { a.row_range(m) };
+    let b = if form == Form::NT { b.row_range(n) } else { b.col_range(n) };
     (a, b)
 }
 
@@ -58,16 +50,8 @@ fn inner_block<'a, T>(
     b: &Mat<'a, T>,
     k: core::ops::Range<usize>,
 ) -> (Mat<'a, T>, Mat<'a, T>) {
-    let a = if form == Form::TN {
-        a.row_range(k.clone())
-    } else {
-        a.col_range(k.clone())
-    };
-    let b = if form == Form::NT {
-        b.col_range(k)
-    } else {
-        b.row_range(k)
-    };
+    let a = if form == Form::TN { a.row_range(k.clone()) } else { a.col_range(k.clone()) };
+    let b = if form == Form::NT { b.col_range(k) } else { b.row_range(k) };
     (a, b)
 }
 
@@ -82,21 +66,12 @@ pub fn matmul<A: Element, C: Element<Acc = A::Acc>>(
     c: MatMut<'_, C>,
 ) {
     let (m, n, k) = form.sizes(&a, &b);
-    assert!(
-        c.rows == m && c.cols == n,
-        "product is {m} x {n}, output is {} x {}",
-        c.rows,
-        c.cols
-    );
+    assert!(c.rows == m && c.cols == n, "product is {m} x {n}, output is {} x {}", c.rows, c.cols);
     if m == 0 || n == 0 {
         return;
     }
     let plain = A::DTYPE == A::Acc::DTYPE && C::DTYPE == A::Acc::DTYPE;
-    let (bm, bn) = if plain {
-        blocks(m, n, k)
-    } else {
-        (TILE_M.min(m), TILE_N.min(n))
-    };
+    let (bm, bn) = if plain { blocks(m, n, k) } else { (TILE_M.min(m), TILE_N.min(n)) };
     let (mb, nb) = (m.div_ceil(bm), n.div_ceil(bn));
     workers.pieces::<A::Acc>(mb * nb, |piece, scratch| {
         let (i, j) = (piece / nb, piece % nb);
@@ -106,19 +81,8 @@ pub fn matmul<A: Element, C: Element<Acc = A::Acc>>(
         let mut out = window.col_range(nr.clone());
         let (ab, bb) = operand_block(form, &a, &b, mr, nr);
         if plain {
-            let beta = if accumulate {
-                A::Acc::ONE
-            } else {
-                A::Acc::ZERO
-            };
-            gemm(
-                form,
-                A::Acc::ONE,
-                ab.cast::<A::Acc>(),
-                bb.cast::<A::Acc>(),
-                beta,
-                &mut out.cast::<A::Acc>(),
-            );
+            let beta = if accumulate { A::Acc::ONE } else { A::Acc::ZERO };
+            gemm(form, A::Acc::ONE, ab.cast::<A::Acc>(), bb.cast::<A::Acc>(), beta, &mut out.cast::<A::Acc>());
         } else {
             converted_tile(form, ab, bb, accumulate, &mut out, scratch);
         }
@@ -145,10 +109,7 @@ pub(crate) fn converted_tile<A: Element, C: Element<Acc = A::Acc>>(
         let bw = &mut rest[..bk.rows * bk.cols];
         widen_matrix(ak, aw);
         widen_matrix(bk, bw);
-        let (aw, bw) = (
-            Mat::new(aw, ak.rows, ak.cols),
-            Mat::new(bw, bk.rows, bk.cols),
-        );
+        let (aw, bw) = (Mat::new(aw, ak.rows, ak.cols), Mat::new(bw, bk.rows, bk.cols));
         gemm(form, A::Acc::ONE, aw, bw, beta, &mut MatMut::new(sum, m, n));
         beta = A::Acc::ONE;
     }
@@ -183,33 +144,15 @@ pub fn product<A: Element, C: Element<Acc = A::Acc>>(
 ) {
     let (m, n, _) = form.sizes(&a, &b);
     if A::DTYPE == A::Acc::DTYPE && C::DTYPE == A::Acc::DTYPE {
-        let beta = if accumulate {
-            A::Acc::ONE
-        } else {
-            A::Acc::ZERO
-        };
-        gemm(
-            form,
-            A::Acc::ONE,
-            a.cast::<A::Acc>(),
-            b.cast::<A::Acc>(),
-            beta,
-            &mut c.reborrow().cast::<A::Acc>(),
-        );
+        let beta = if accumulate { A::Acc::ONE } else { A::Acc::ZERO };
+        gemm(form, A::Acc::ONE, a.cast::<A::Acc>(), b.cast::<A::Acc>(), beta, &mut c.reborrow().cast::<A::Acc>());
         return;
     }
     for i in (0..m).step_by(TILE_M) {
         for j in (0..n).step_by(TILE_N) {
             let (mr, nr) = (i..(i + TILE_M).min(m), j..(j + TILE_N).min(n));
             let (ab, bb) = operand_block(form, &a, &b, mr.clone(), nr.clone());
-            converted_tile(
-                form,
-                ab,
-                bb,
-                accumulate,
-                &mut c.row_range(mr).col_range(nr),
-                scratch,
-            );
+            converted_tile(form, ab, bb, accumulate, &mut c.row_range(mr).col_range(nr), scratch);
         }
     }
 }
@@ -292,9 +235,7 @@ pub fn weight_gradient<A: Element>(
         (GradientMut::Bf16(c), DType::BF16) => {
             matmul::<bf16, bf16>(workers, Form::TN, dy.cast(), x.cast(), accumulate, c)
         }
-        (GradientMut::Bf16(c), _) => {
-            matmul::<f32, bf16>(workers, Form::TN, dy.cast(), x.cast(), accumulate, c)
-        }
+        (GradientMut::Bf16(c), _) => matmul::<f32, bf16>(workers, Form::TN, dy.cast(), x.cast(), accumulate, c),
     }
 }
 
@@ -307,28 +248,12 @@ pub fn weight_gradient_piece<A: Element>(
     scratch: &mut [A::Acc],
 ) {
     match (dst, A::DTYPE) {
-        (GradientMut::Acc(mut c), _) => {
-            product::<A, A::Acc>(Form::TN, dy, x, accumulate, &mut c, scratch)
-        }
+        (GradientMut::Acc(mut c), _) => product::<A, A::Acc>(Form::TN, dy, x, accumulate, &mut c, scratch),
         (GradientMut::Bf16(mut c), DType::BF16) => {
-            product::<bf16, bf16>(
-                Form::TN,
-                dy.cast(),
-                x.cast(),
-                accumulate,
-                &mut c,
-                bytemuck::cast_slice_mut(scratch),
-            );
+            product::<bf16, bf16>(Form::TN, dy.cast(), x.cast(), accumulate, &mut c, bytemuck::cast_slice_mut(scratch));
         }
         (GradientMut::Bf16(mut c), _) => {
-            product::<f32, bf16>(
-                Form::TN,
-                dy.cast(),
-                x.cast(),
-                accumulate,
-                &mut c,
-                bytemuck::cast_slice_mut(scratch),
-            );
+            product::<f32, bf16>(Form::TN, dy.cast(), x.cast(), accumulate, &mut c, bytemuck::cast_slice_mut(scratch));
         }
     }
 }

@@ -25,29 +25,13 @@ impl<'a, T> Mat<'a, T> {
     /// # Safety
     /// `rows` x `cols` elements at distance `ld` from `ptr` must be readable, and not written, for `'a`.
     pub(crate) unsafe fn from_raw(ptr: *const T, rows: usize, cols: usize, ld: usize) -> Self {
-        Self {
-            ptr,
-            rows,
-            cols,
-            ld,
-            life: PhantomData,
-        }
+        Self { ptr, rows, cols, ld, life: PhantomData }
     }
 
     /// A matrix over a slice of contiguous rows.
     pub fn new(data: &'a [T], rows: usize, cols: usize) -> Self {
-        assert_eq!(
-            data.len(),
-            rows * cols,
-            "slice does not hold {rows} x {cols} elements"
-        );
-        Self {
-            ptr: data.as_ptr(),
-            rows,
-            cols,
-            ld: cols,
-            life: PhantomData,
-        }
+        assert_eq!(data.len(), rows * cols, "slice does not hold {rows} x {cols} elements");
+        Self { ptr: data.as_ptr(), rows, cols, ld: cols, life: PhantomData }
     }
 
     /// Row `i`.
@@ -63,11 +47,7 @@ impl<'a, T> Mat<'a, T> {
         assert!(range.start <= range.end && range.end <= self.rows);
         // SAFETY: the start stays inside (or one past) the window.
         let ptr = unsafe { self.ptr.add(range.start * self.ld) };
-        Self {
-            ptr,
-            rows: range.len(),
-            ..*self
-        }
+        Self { ptr, rows: range.len(), ..*self }
     }
 
     /// The columns of `range`.
@@ -75,19 +55,12 @@ impl<'a, T> Mat<'a, T> {
         assert!(range.start <= range.end && range.end <= self.cols);
         // SAFETY: the start stays inside (or one past) the first row.
         let ptr = unsafe { self.ptr.add(range.start) };
-        Self {
-            ptr,
-            cols: range.len(),
-            ..*self
-        }
+        Self { ptr, cols: range.len(), ..*self }
     }
 
     /// All elements of a contiguous matrix.
     pub fn as_slice(&self) -> &'a [T] {
-        assert!(
-            self.ld == self.cols || self.rows <= 1,
-            "matrix has gaps between rows"
-        );
+        assert!(self.ld == self.cols || self.rows <= 1, "matrix has gaps between rows");
         // SAFETY: contiguous rows of a readable window.
         unsafe { core::slice::from_raw_parts(self.ptr, self.rows * self.cols) }
     }
@@ -108,13 +81,7 @@ impl<'a, T: Element> Mat<'a, T> {
     #[inline(always)]
     pub fn cast<B: Element>(self) -> Mat<'a, B> {
         assert_eq!(T::DTYPE, B::DTYPE, "cast between element types");
-        Mat {
-            ptr: self.ptr.cast(),
-            rows: self.rows,
-            cols: self.cols,
-            ld: self.ld,
-            life: PhantomData,
-        }
+        Mat { ptr: self.ptr.cast(), rows: self.rows, cols: self.cols, ld: self.ld, life: PhantomData }
     }
 }
 
@@ -123,13 +90,7 @@ impl<'a, T: Element> MatMut<'a, T> {
     #[inline(always)]
     pub fn cast<B: Element>(self) -> MatMut<'a, B> {
         assert_eq!(T::DTYPE, B::DTYPE, "cast between element types");
-        MatMut {
-            ptr: self.ptr.cast(),
-            rows: self.rows,
-            cols: self.cols,
-            ld: self.ld,
-            life: PhantomData,
-        }
+        MatMut { ptr: self.ptr.cast(), rows: self.rows, cols: self.cols, ld: self.ld, life: PhantomData }
     }
 }
 
@@ -153,29 +114,13 @@ impl<'a, T> MatMut<'a, T> {
     /// # Safety
     /// `rows` x `cols` elements at distance `ld` from `ptr` must be writable, and reached through nothing else, for `'a`.
     pub(crate) unsafe fn from_raw(ptr: *mut T, rows: usize, cols: usize, ld: usize) -> Self {
-        Self {
-            ptr,
-            rows,
-            cols,
-            ld,
-            life: PhantomData,
-        }
+        Self { ptr, rows, cols, ld, life: PhantomData }
     }
 
     /// A matrix over a slice of contiguous rows.
     pub fn new(data: &'a mut [T], rows: usize, cols: usize) -> Self {
-        assert_eq!(
-            data.len(),
-            rows * cols,
-            "slice does not hold {rows} x {cols} elements"
-        );
-        Self {
-            ptr: data.as_mut_ptr(),
-            rows,
-            cols,
-            ld: cols,
-            life: PhantomData,
-        }
+        assert_eq!(data.len(), rows * cols, "slice does not hold {rows} x {cols} elements");
+        Self { ptr: data.as_mut_ptr(), rows, cols, ld: cols, life: PhantomData }
     }
 
     /// Row `i`.
@@ -188,48 +133,25 @@ impl<'a, T> MatMut<'a, T> {
 
     /// All elements of a contiguous matrix.
     pub fn as_mut_slice(&mut self) -> &mut [T] {
-        assert!(
-            self.ld == self.cols || self.rows <= 1,
-            "matrix has gaps between rows"
-        );
+        assert!(self.ld == self.cols || self.rows <= 1, "matrix has gaps between rows");
         // SAFETY: contiguous rows of an exclusive window.
         unsafe { core::slice::from_raw_parts_mut(self.ptr, self.rows * self.cols) }
     }
 
     /// Read access for as long as `self` is not written.
     pub fn as_mat(&self) -> Mat<'_, T> {
-        Mat {
-            ptr: self.ptr,
-            rows: self.rows,
-            cols: self.cols,
-            ld: self.ld,
-            life: PhantomData,
-        }
+        Mat { ptr: self.ptr, rows: self.rows, cols: self.cols, ld: self.ld, life: PhantomData }
     }
 
     /// A contiguous matrix as one element per row, to be cut by element ranges.
     pub fn into_column(self) -> Self {
-        assert!(
-            self.ld == self.cols || self.rows <= 1,
-            "matrix has gaps between rows"
-        );
-        Self {
-            rows: self.rows * self.cols,
-            cols: 1,
-            ld: 1,
-            ..self
-        }
+        assert!(self.ld == self.cols || self.rows <= 1, "matrix has gaps between rows");
+        Self { rows: self.rows * self.cols, cols: 1, ld: 1, ..self }
     }
 
     /// The same window for a shorter time.
     pub fn reborrow(&mut self) -> MatMut<'_, T> {
-        MatMut {
-            ptr: self.ptr,
-            rows: self.rows,
-            cols: self.cols,
-            ld: self.ld,
-            life: PhantomData,
-        }
+        MatMut { ptr: self.ptr, rows: self.rows, cols: self.cols, ld: self.ld, life: PhantomData }
     }
 
     /// The rows of `range`.
@@ -237,13 +159,7 @@ impl<'a, T> MatMut<'a, T> {
         assert!(range.start <= range.end && range.end <= self.rows);
         // SAFETY: the start stays inside (or one past) the window.
         let ptr = unsafe { self.ptr.add(range.start * self.ld) };
-        MatMut {
-            ptr,
-            rows: range.len(),
-            cols: self.cols,
-            ld: self.ld,
-            life: PhantomData,
-        }
+        MatMut { ptr, rows: range.len(), cols: self.cols, ld: self.ld, life: PhantomData }
     }
 
     /// The columns of `range`.
@@ -251,13 +167,7 @@ impl<'a, T> MatMut<'a, T> {
         assert!(range.start <= range.end && range.end <= self.cols);
         // SAFETY: the start stays inside (or one past) the first row.
         let ptr = unsafe { self.ptr.add(range.start) };
-        MatMut {
-            ptr,
-            rows: self.rows,
-            cols: range.len(),
-            ld: self.ld,
-            life: PhantomData,
-        }
+        MatMut { ptr, rows: self.rows, cols: range.len(), ld: self.ld, life: PhantomData }
     }
 
     /// The first `at` rows and the rest.
@@ -265,23 +175,8 @@ impl<'a, T> MatMut<'a, T> {
         assert!(at <= self.rows);
         // SAFETY: the start of the second half stays inside (or one past) the window; the halves share no row.
         let ptr = unsafe { self.ptr.add(at * self.ld) };
-        let tail = MatMut {
-            ptr,
-            rows: self.rows - at,
-            cols: self.cols,
-            ld: self.ld,
-            life: PhantomData,
-        };
-        (
-            MatMut {
-                ptr: self.ptr,
-                rows: at,
-                cols: self.cols,
-                ld: self.ld,
-                life: PhantomData,
-            },
-            tail,
-        )
+        let tail = MatMut { ptr, rows: self.rows - at, cols: self.cols, ld: self.ld, life: PhantomData };
+        (MatMut { ptr: self.ptr, rows: at, cols: self.cols, ld: self.ld, life: PhantomData }, tail)
     }
 
     /// Pointer and strides (row, column) for a GEMM.
@@ -304,14 +199,7 @@ impl<T: Send + Sync> Tile for MatMut<'_, T> {
         assert!(rows.end <= self.rows && part < parts && self.cols % parts == 0);
         let cols = self.cols / parts;
         // SAFETY: rows and columns lie inside the window; disjointness is the caller's promise.
-        unsafe {
-            Self::from_raw(
-                self.ptr.add(rows.start * self.ld + part * cols),
-                rows.len(),
-                cols,
-                self.ld,
-            )
-        }
+        unsafe { Self::from_raw(self.ptr.add(rows.start * self.ld + part * cols), rows.len(), cols, self.ld) }
     }
 }
 
@@ -367,21 +255,9 @@ impl Form {
 }
 
 /// Single-threaded `c = alpha * product(a, b) + beta * c`. With an inner size of 0 it only scales `c`.
-pub fn gemm<R: Real>(
-    form: Form,
-    alpha: R,
-    a: Mat<'_, R>,
-    b: Mat<'_, R>,
-    beta: R,
-    c: &mut MatMut<'_, R>,
-) {
+pub fn gemm<R: Real>(form: Form, alpha: R, a: Mat<'_, R>, b: Mat<'_, R>, beta: R, c: &mut MatMut<'_, R>) {
     let (m, n, k) = form.sizes(&a, &b);
-    assert!(
-        c.rows == m && c.cols == n,
-        "product is {m} x {n}, output is {} x {}",
-        c.rows,
-        c.cols
-    );
+    assert!(c.rows == m && c.cols == n, "product is {m} x {n}, output is {} x {}", c.rows, c.cols);
     if m == 0 || n == 0 {
         return;
     }
@@ -438,25 +314,15 @@ impl<'a, T> PerBlock<'a, T> {
 
 impl<T: Send + Sync> Tile for PerBlock<'_, T> {
     unsafe fn tile(&self, rows: Range<usize>, part: usize, parts: usize) -> Self {
-        assert!(
-            rows.start % self.block == 0 && rows.len() <= self.block,
-            "not the grid's block"
-        );
+        assert!(rows.start % self.block == 0 && rows.len() <= self.block, "not the grid's block");
         let first = rows.start / self.block * self.rows;
         // SAFETY: distinct blocks have distinct rows here, equal blocks distinct column parts.
         let mat = unsafe { self.mat.tile(first..first + self.rows, part, parts) };
-        Self {
-            mat,
-            block: self.block,
-            rows: self.rows,
-        }
+        Self { mat, block: self.block, rows: self.rows }
     }
 }
 
 /// The largest divisor of `cols` that leaves at least `width` columns in each part (1 for narrower matrices).
 pub fn column_parts(cols: usize, width: usize) -> usize {
-    (1..=(cols / width.max(1)).max(1))
-        .rev()
-        .find(|p| cols % p == 0)
-        .unwrap_or(1)
+    (1..=(cols / width.max(1)).max(1)).rev().find(|p| cols % p == 0).unwrap_or(1)
 }

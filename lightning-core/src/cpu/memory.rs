@@ -23,10 +23,7 @@ unsafe impl Sync for Region {}
 impl Region {
     pub(super) fn zeroed(len: usize) -> Option<Self> {
         if len == 0 {
-            return Some(Self {
-                ptr: core::ptr::without_provenance_mut(ALIGNMENT),
-                len,
-            });
+            return Some(Self { ptr: core::ptr::without_provenance_mut(ALIGNMENT), len });
         }
         let layout = Layout::from_size_align(len, ALIGNMENT).ok()?;
         // SAFETY: the layout has a size above 0.
@@ -57,12 +54,7 @@ impl Drop for Region {
     fn drop(&mut self) {
         if self.len > 0 {
             // SAFETY: allocated in `zeroed` with this layout.
-            unsafe {
-                dealloc(
-                    self.ptr,
-                    Layout::from_size_align_unchecked(self.len, ALIGNMENT),
-                )
-            }
+            unsafe { dealloc(self.ptr, Layout::from_size_align_unchecked(self.len, ALIGNMENT)) }
         }
     }
 }
@@ -82,40 +74,20 @@ pub struct Cpu<'m> {
 }
 
 impl<'m> Cpu<'m> {
-    pub(super) fn new(
-        buffers: &'m [Buffer],
-        bases: [*mut u8; Space::ALL.len()],
-        workers: Workers,
-    ) -> Self {
-        Self {
-            buffers,
-            bases,
-            borrows: RefCell::new([None; MAX_BORROWS]),
-            count: Cell::new(0),
-            workers,
-        }
+    pub(super) fn new(buffers: &'m [Buffer], bases: [*mut u8; Space::ALL.len()], workers: Workers) -> Self {
+        Self { buffers, bases, borrows: RefCell::new([None; MAX_BORROWS]), count: Cell::new(0), workers }
     }
 
     /// Registers a borrow that lasts as long as the operation and returns its address.
     fn borrow<T: Element>(&self, tensor: Tensor, exclusive: bool) -> *mut T {
         let buffer = &self.buffers[tensor.buffer.0 as usize];
-        assert!(
-            tensor.dtype == T::DTYPE,
-            "`{}` holds {}, kernel wants {}",
-            buffer.name,
-            tensor.dtype,
-            T::DTYPE
-        );
+        assert!(tensor.dtype == T::DTYPE, "`{}` holds {}, kernel wants {}", buffer.name, tensor.dtype, T::DTYPE);
         self.address(tensor, exclusive).cast()
     }
 
     fn address(&self, tensor: Tensor, exclusive: bool) -> *mut u8 {
         let buffer = &self.buffers[tensor.buffer.0 as usize];
-        assert!(
-            buffer.dtype == tensor.dtype && tensor.span().1 <= buffer.len,
-            "window outside of `{}`",
-            buffer.name
-        );
+        assert!(buffer.dtype == tensor.dtype && tensor.span().1 <= buffer.len, "window outside of `{}`", buffer.name);
         let mut borrows = self.borrows.borrow_mut();
         let count = self.count.get();
         for (other, other_exclusive) in borrows[..count].iter().flatten() {
@@ -151,27 +123,13 @@ impl<'m> Cpu<'m> {
     pub fn read_i32(&self, tensor: Tensor) -> Mat<'_, i32> {
         assert_eq!(tensor.dtype, crate::tensor::DType::I32);
         // SAFETY: as for `read`.
-        unsafe {
-            Mat::from_raw(
-                self.address(tensor, false).cast(),
-                tensor.rows,
-                tensor.cols,
-                tensor.ld,
-            )
-        }
+        unsafe { Mat::from_raw(self.address(tensor, false).cast(), tensor.rows, tensor.cols, tensor.ld) }
     }
 
     /// An integer tensor to write.
     pub fn write_i32(&self, tensor: Tensor) -> MatMut<'_, i32> {
         assert_eq!(tensor.dtype, crate::tensor::DType::I32);
         // SAFETY: as for `write`.
-        unsafe {
-            MatMut::from_raw(
-                self.address(tensor, true).cast(),
-                tensor.rows,
-                tensor.cols,
-                tensor.ld,
-            )
-        }
+        unsafe { MatMut::from_raw(self.address(tensor, true).cast(), tensor.rows, tensor.cols, tensor.ld) }
     }
 }

@@ -11,8 +11,8 @@ pub mod simd;
 mod workers;
 
 pub use matmul::{
-    GradientMut, MATMUL_SCRATCH, matmul, product, store_gradient, store_transposed,
-    weight_gradient, weight_gradient_piece,
+    GradientMut, MATMUL_SCRATCH, matmul, product, store_gradient, store_transposed, weight_gradient,
+    weight_gradient_piece,
 };
 pub use matrix::{Columns, Form, Mat, MatMut, PerBlock, Tile, column_parts, gemm, widen_matrix};
 pub use memory::Cpu;
@@ -48,51 +48,29 @@ impl CpuDevice {
     ///
     /// # Errors
     /// `OutOfMemory` when the system refuses a space.
-    pub fn new(
-        persistent: &Persistent,
-        programs: &[&Program],
-        threads: usize,
-    ) -> Result<Self, CoreError> {
-        let threads = if cfg!(feature = "std") {
-            threads.max(1)
-        } else {
-            1
-        };
+    pub fn new(persistent: &Persistent, programs: &[&Program], threads: usize) -> Result<Self, CoreError> {
+        let threads = if cfg!(feature = "std") { threads.max(1) } else { 1 };
         let mut regions = Vec::new();
         for space in Space::ALL {
             let bytes = match space {
                 Space::Arena => programs.iter().map(|p| p.arena_bytes).max().unwrap_or(0),
                 other => persistent.bytes(other),
             };
-            regions.push(Region::zeroed(bytes).ok_or(CoreError::OutOfMemory {
-                space: space.name(),
-                bytes,
-            })?);
+            regions.push(Region::zeroed(bytes).ok_or(CoreError::OutOfMemory { space: space.name(), bytes })?);
         }
-        let per_worker = programs
-            .iter()
-            .map(|p| Self::scratch_bytes(p))
-            .max()
-            .unwrap_or(0);
+        let per_worker = programs.iter().map(|p| Self::scratch_bytes(p)).max().unwrap_or(0);
         let bytes = per_worker * threads;
-        let scratch = Region::zeroed(bytes).ok_or(CoreError::OutOfMemory {
-            space: "scratch",
-            bytes,
-        })?;
+        let scratch = Region::zeroed(bytes).ok_or(CoreError::OutOfMemory { space: "scratch", bytes })?;
         #[cfg(feature = "std")]
-        let pool = if threads > 1 {
-            let pool = rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .build()
-                .map_err(|e| CoreError::Config {
-                    key: "threads".to_string(),
-                    value: threads.to_string(),
-                    reason: e.to_string(),
+        let pool =
+            if threads > 1 {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|e| {
+                    CoreError::Config { key: "threads".to_string(), value: threads.to_string(), reason: e.to_string() }
                 })?;
-            Some(pool)
-        } else {
-            None
-        };
+                Some(pool)
+            } else {
+                None
+            };
         Ok(Self {
             regions,
             scratch,
@@ -104,15 +82,8 @@ impl CpuDevice {
 
     /// Bytes of scratch that one worker needs for `program`.
     pub fn scratch_bytes(program: &Program) -> usize {
-        let need =
-            |n: &crate::program::Node| n.op.cpu_scratch() * n.op.dtype().accumulator().size();
-        program
-            .nodes
-            .iter()
-            .map(need)
-            .max()
-            .unwrap_or(0)
-            .next_multiple_of(64)
+        let need = |n: &crate::program::Node| n.op.cpu_scratch() * n.op.dtype().accumulator().size();
+        program.nodes.iter().map(need).max().unwrap_or(0).next_multiple_of(64)
     }
 
     /// Bytes that the device holds: all spaces and the scratch of all workers.
@@ -154,22 +125,13 @@ impl CpuDevice {
         self.execute(program, &mut observer);
     }
 
-    fn locate(
-        &self,
-        buffers: &[Buffer],
-        tensor: Tensor,
-    ) -> Result<(usize, core::ops::Range<usize>), CoreError> {
+    fn locate(&self, buffers: &[Buffer], tensor: Tensor) -> Result<(usize, core::ops::Range<usize>), CoreError> {
         let buffer = &buffers[tensor.buffer.0 as usize];
-        assert!(
-            tensor.is_contiguous(),
-            "host copies need a contiguous tensor"
-        );
+        assert!(tensor.is_contiguous(), "host copies need a contiguous tensor");
         let start = buffer.offset + tensor.offset * tensor.dtype.size();
         let range = start..start + tensor.bytes();
         if range.end > self.regions[buffer.space.index()].len() {
-            return Err(CoreError::UnknownTensor {
-                name: buffer.name.clone(),
-            });
+            return Err(CoreError::UnknownTensor { name: buffer.name.clone() });
         }
         Ok((buffer.space.index(), range))
     }
@@ -201,9 +163,5 @@ fn check_host_buffer(buffers: &[Buffer], tensor: Tensor, found: usize) -> Result
         return Ok(());
     }
     let name = &buffers[tensor.buffer.0 as usize].name;
-    Err(CoreError::HostBuffer {
-        tensor: name.to_string(),
-        expected: tensor.bytes(),
-        found,
-    })
+    Err(CoreError::HostBuffer { tensor: name.to_string(), expected: tensor.bytes(), found })
 }

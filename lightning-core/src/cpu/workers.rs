@@ -31,49 +31,32 @@ unsafe impl Sync for Workers {}
 
 impl Workers {
     pub(super) fn new(scratch: &mut Region, threads: usize) -> Self {
-        Self {
-            per_worker: scratch.len() / threads,
-            scratch: scratch.base(),
-            threads,
-        }
+        Self { per_worker: scratch.len() / threads, scratch: scratch.base(), threads }
     }
 
     /// Runs `f` on `threads` threads that have no scratch: for products of the arithmetic types outside a device.
     pub fn with_threads<T: Send>(threads: usize, f: impl FnOnce(&Self) -> T + Send) -> T {
-        let workers = Self {
-            scratch: core::ptr::without_provenance_mut(64),
-            per_worker: 0,
-            threads: threads.max(1),
-        };
+        let workers = Self { scratch: core::ptr::without_provenance_mut(64), per_worker: 0, threads: threads.max(1) };
         #[cfg(feature = "std")]
         if threads > 1 {
             if let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(threads).build() {
                 return pool.install(|| f(&workers));
             }
         }
-        f(&Self {
-            threads: 1,
-            ..workers
-        })
+        f(&Self { threads: 1, ..workers })
     }
 
     /// The scratch of the calling worker as numbers. Contents are undefined.
     fn scratch<R: Real>(&self) -> &mut [R] {
         #[cfg(feature = "std")]
-        let index = if self.threads > 1 {
-            rayon::current_thread_index().unwrap_or(0)
-        } else {
-            0
-        };
+        let index = if self.threads > 1 { rayon::current_thread_index().unwrap_or(0) } else { 0 };
         #[cfg(not(feature = "std"))]
         let index = 0;
         assert!(index < self.threads);
         let len = self.per_worker / size_of::<R>();
         // SAFETY: slices of different workers are disjoint; a worker runs one piece at a time and pieces do not nest, so
         // nobody else holds this one. The start is aligned to 64 bytes and any bit pattern is a number.
-        unsafe {
-            core::slice::from_raw_parts_mut(self.scratch.add(index * self.per_worker).cast(), len)
-        }
+        unsafe { core::slice::from_raw_parts_mut(self.scratch.add(index * self.per_worker).cast(), len) }
     }
 
     /// Calls `f(i)` for every `i` below `n`, in any order, on all threads.
@@ -103,15 +86,7 @@ impl Workers {
             let range = index * block..((index + 1) * block).min(rows);
             // SAFETY: every (block, part) is visited once, and `out` is not used while tiles of it live.
             let tile = unsafe { out.tile(range.clone(), part, parts) };
-            f(
-                Piece {
-                    rows: range,
-                    block: index,
-                    part,
-                },
-                tile,
-                self.scratch(),
-            );
+            f(Piece { rows: range, block: index, part }, tile, self.scratch());
         });
     }
 

@@ -5,22 +5,14 @@ use crate::config::ModelConfig;
 use crate::rng::{Philox, name_stream};
 
 /// The initial value of element `index` (row-major in the part's shape) of a checkpoint tensor.
-pub fn initial_value(
-    config: &ModelConfig,
-    seed: u64,
-    param: &Param,
-    part: &Part,
-    index: u64,
-) -> f64 {
+pub fn initial_value(config: &ModelConfig, seed: u64, param: &Param, part: &Part, index: u64) -> f64 {
     let random = || Philox::new(seed, name_stream(&part.name));
     match param.role {
         Role::Embedding | Role::Head | Role::InputProjection | Role::Router => {
             config.init_std * random().normal_at(index)
         }
         // Projections into the residual stream: divided by the root of the number of backbone layers, also in MTP.
-        Role::OutputProjection => {
-            config.init_std / libm::sqrt(config.layers.len() as f64) * random().normal_at(index)
-        }
+        Role::OutputProjection => config.init_std / libm::sqrt(config.layers.len() as f64) * random().normal_at(index),
         Role::Norm | Role::SkipD => 1.0,
         Role::ExpertBias => 0.0,
         // Uniform with bound 1 / sqrt(fan-in), fan-in = one channel x taps.
@@ -32,8 +24,7 @@ pub fn initial_value(
         Role::DtBias => {
             let m = config.mamba();
             let (low, high) = (libm::log(m.dt_init.0), libm::log(m.dt_init.1));
-            let dt =
-                libm::exp(low + (high - low) * random().uniform_at(index)).max(m.dt_init_floor);
+            let dt = libm::exp(low + (high - low) * random().uniform_at(index)).max(m.dt_init_floor);
             // The inverse of softplus.
             dt + libm::log(-libm::expm1(-dt))
         }
@@ -62,18 +53,11 @@ mod tests {
                 high = high.max(x);
             }
             let std = (squares / n as f64).sqrt();
-            let expect = |want: f64| {
-                assert!(
-                    (std / want - 1.0).abs() < 4.0 / (n as f64).sqrt(),
-                    "{}: {std}",
-                    part.name
-                )
-            };
+            let expect =
+                |want: f64| assert!((std / want - 1.0).abs() < 4.0 / (n as f64).sqrt(), "{}: {std}", part.name);
             match p.role {
                 Role::OutputProjection => expect(0.0173 / 5f64.sqrt()),
-                Role::Embedding | Role::Head | Role::InputProjection | Role::Router => {
-                    expect(0.0173)
-                }
+                Role::Embedding | Role::Head | Role::InputProjection | Role::Router => expect(0.0173),
                 Role::Norm | Role::SkipD => assert_eq!((low, high), (1.0, 1.0)),
                 Role::ExpertBias => assert_eq!((low, high), (0.0, 0.0)),
                 Role::ConvWeight | Role::ConvBias => {
@@ -97,11 +81,7 @@ mod tests {
         for (i, part) in layout.parts() {
             if layout.params[i].role == Role::InputProjection {
                 let x = initial_value(&config, 1, &layout.params[i], part, 0);
-                assert!(
-                    first.insert(x.to_bits()),
-                    "{} starts like another tensor",
-                    part.name
-                );
+                assert!(first.insert(x.to_bits()), "{} starts like another tensor", part.name);
             }
         }
     }

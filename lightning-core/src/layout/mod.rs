@@ -60,10 +60,7 @@ impl Role {
 
     /// Whether the working copy is kept in the arithmetic type also in bf16 programs (model.md §8; rulings 12).
     pub const fn keeps_precision(self) -> bool {
-        matches!(
-            self,
-            Self::DtBias | Self::ALog | Self::SkipD | Self::ExpertBias
-        )
+        matches!(self, Self::DtBias | Self::ALog | Self::SkipD | Self::ExpertBias)
     }
 
     /// Whether the parameter has a gradient.
@@ -249,10 +246,7 @@ pub struct Layout {
 impl Layout {
     /// The parameters of a checked configuration.
     pub fn new(config: &ModelConfig) -> Self {
-        let mut b = Table {
-            config,
-            params: Vec::new(),
-        };
+        let mut b = Table { config, params: Vec::new() };
         let (v, h) = (config.vocab, config.hidden);
         let embedding = b.matrix("backbone.embeddings.weight", Role::Embedding, v, h);
         let layer = |b: &mut Table<'_>, prefix: &str, kind| LayerParams {
@@ -270,48 +264,19 @@ impl Layout {
         let mtp = config.mtp.as_ref().map(|mtp| {
             let enorm = b.vector("mtp.layers.0.enorm.weight", Role::Norm, h);
             let hnorm = b.vector("mtp.layers.0.hnorm.weight", Role::Norm, h);
-            let eh_proj = b.matrix(
-                "mtp.layers.0.eh_proj.weight",
-                Role::InputProjection,
-                h,
-                2 * h,
-            );
-            let layers = mtp
-                .layers
-                .iter()
-                .enumerate()
-                .map(|(i, k)| layer(&mut b, &format!("mtp.layers.{i}."), *k))
-                .collect();
+            let eh_proj = b.matrix("mtp.layers.0.eh_proj.weight", Role::InputProjection, h, 2 * h);
+            let layers =
+                mtp.layers.iter().enumerate().map(|(i, k)| layer(&mut b, &format!("mtp.layers.{i}."), *k)).collect();
             let last = mtp.layers.len() - 1;
-            let final_norm = b.vector(
-                &format!("mtp.layers.{last}.final_layernorm.weight"),
-                Role::Norm,
-                h,
-            );
-            MtpParams {
-                enorm,
-                hnorm,
-                eh_proj,
-                layers,
-                final_norm,
-            }
+            let final_norm = b.vector(&format!("mtp.layers.{last}.final_layernorm.weight"), Role::Norm, h);
+            MtpParams { enorm, hnorm, eh_proj, layers, final_norm }
         });
-        Self {
-            params: b.params,
-            embedding,
-            layers,
-            final_norm,
-            head,
-            mtp,
-        }
+        Self { params: b.params, embedding, layers, final_norm, head, mtp }
     }
 
     /// Every checkpoint tensor with the storage tensor that holds it.
     pub fn parts(&self) -> impl Iterator<Item = (ParamIndex, &Part)> {
-        self.params
-            .iter()
-            .enumerate()
-            .flat_map(|(i, p)| p.parts.iter().map(move |part| (i, part)))
+        self.params.iter().enumerate().flat_map(|(i, p)| p.parts.iter().map(move |part| (i, part)))
     }
 
     /// Number of checkpoint tensors.
@@ -334,54 +299,27 @@ struct Table<'c> {
 impl Table<'_> {
     fn push(&mut self, name: String, role: Role, cols: usize, parts: Vec<Part>) -> ParamIndex {
         let rows = parts.iter().map(|p| p.rows).sum();
-        self.params.push(Param {
-            name,
-            role,
-            rows,
-            cols,
-            parts,
-        });
+        self.params.push(Param { name, role, rows, cols, parts });
         self.params.len() - 1
     }
 
     fn matrix(&mut self, name: &str, role: Role, rows: usize, cols: usize) -> ParamIndex {
-        let part = Part {
-            name: name.to_string(),
-            shape: vec![rows, cols],
-            row: 0,
-            rows,
-        };
+        let part = Part { name: name.to_string(), shape: vec![rows, cols], row: 0, rows };
         self.push(name.to_string(), role, cols, vec![part])
     }
 
     fn vector(&mut self, name: &str, role: Role, cols: usize) -> ParamIndex {
-        let part = Part {
-            name: name.to_string(),
-            shape: vec![cols],
-            row: 0,
-            rows: 1,
-        };
+        let part = Part { name: name.to_string(), shape: vec![cols], row: 0, rows: 1 };
         self.push(name.to_string(), role, cols, vec![part])
     }
 
     /// Matrices of equal width below each other.
-    fn stacked(
-        &mut self,
-        name: String,
-        role: Role,
-        cols: usize,
-        parts: Vec<(String, usize)>,
-    ) -> ParamIndex {
+    fn stacked(&mut self, name: String, role: Role, cols: usize, parts: Vec<(String, usize)>) -> ParamIndex {
         let mut row = 0;
         let parts = parts
             .into_iter()
             .map(|(name, rows)| {
-                let part = Part {
-                    name,
-                    shape: vec![rows, cols],
-                    row,
-                    rows,
-                };
+                let part = Part { name, shape: vec![rows, cols], row, rows };
                 row += rows;
                 part
             })
@@ -392,18 +330,8 @@ impl Table<'_> {
     fn mlp(&mut self, prefix: &str, width: usize) -> MlpParams {
         let h = self.config.hidden;
         MlpParams {
-            up: self.matrix(
-                &format!("{prefix}up_proj.weight"),
-                Role::InputProjection,
-                width,
-                h,
-            ),
-            down: self.matrix(
-                &format!("{prefix}down_proj.weight"),
-                Role::OutputProjection,
-                h,
-                width,
-            ),
+            up: self.matrix(&format!("{prefix}up_proj.weight"), Role::InputProjection, width, h),
+            down: self.matrix(&format!("{prefix}down_proj.weight"), Role::OutputProjection, h, width),
         }
     }
 
@@ -413,19 +341,10 @@ impl Table<'_> {
             LayerKind::Mamba => {
                 let m = self.config.mamba().clone();
                 let (heads, channels) = (m.heads, m.conv_channels());
-                let in_proj = self.matrix(
-                    &format!("{prefix}in_proj.weight"),
-                    Role::InputProjection,
-                    m.in_proj_rows(),
-                    h,
-                );
+                let in_proj =
+                    self.matrix(&format!("{prefix}in_proj.weight"), Role::InputProjection, m.in_proj_rows(), h);
                 let taps = format!("{prefix}conv1d.weight");
-                let part = Part {
-                    name: taps.clone(),
-                    shape: vec![channels, 1, m.conv_kernel],
-                    row: 0,
-                    rows: channels,
-                };
+                let part = Part { name: taps.clone(), shape: vec![channels, 1, m.conv_kernel], row: 0, rows: channels };
                 MixerParams::Mamba(MambaParams {
                     in_proj,
                     conv_w: self.push(taps, Role::ConvWeight, m.conv_kernel, vec![part]),
@@ -434,79 +353,36 @@ impl Table<'_> {
                     a_log: self.vector(&format!("{prefix}A_log"), Role::ALog, heads),
                     d: self.vector(&format!("{prefix}D"), Role::SkipD, heads),
                     norm: self.vector(&format!("{prefix}norm.weight"), Role::Norm, m.inner()),
-                    out_proj: self.matrix(
-                        &format!("{prefix}out_proj.weight"),
-                        Role::OutputProjection,
-                        h,
-                        m.inner(),
-                    ),
+                    out_proj: self.matrix(&format!("{prefix}out_proj.weight"), Role::OutputProjection, h, m.inner()),
                 })
             }
             LayerKind::Attention => {
                 let a = self.config.attention().clone();
                 let (q, kv) = (a.heads * a.head_dim, a.kv_heads * a.head_dim);
                 let parts = [("q_proj", q), ("k_proj", kv), ("v_proj", kv)];
-                let parts = parts
-                    .iter()
-                    .map(|(n, rows)| (format!("{prefix}{n}.weight"), *rows))
-                    .collect();
+                let parts = parts.iter().map(|(n, rows)| (format!("{prefix}{n}.weight"), *rows)).collect();
                 MixerParams::Attention(AttentionParams {
-                    qkv: self.stacked(
-                        format!("{prefix}qkv_proj.weight"),
-                        Role::InputProjection,
-                        h,
-                        parts,
-                    ),
-                    o_proj: self.matrix(
-                        &format!("{prefix}o_proj.weight"),
-                        Role::OutputProjection,
-                        h,
-                        q,
-                    ),
+                    qkv: self.stacked(format!("{prefix}qkv_proj.weight"), Role::InputProjection, h, parts),
+                    o_proj: self.matrix(&format!("{prefix}o_proj.weight"), Role::OutputProjection, h, q),
                 })
             }
             LayerKind::Moe => {
                 let m = self.config.moe().clone();
-                let router =
-                    self.matrix(&format!("{prefix}gate.weight"), Role::Router, m.experts, h);
-                let bias = self.vector(
-                    &format!("{prefix}gate.e_score_correction_bias"),
-                    Role::ExpertBias,
-                    m.experts,
-                );
+                let router = self.matrix(&format!("{prefix}gate.weight"), Role::Router, m.experts, h);
+                let bias = self.vector(&format!("{prefix}gate.e_score_correction_bias"), Role::ExpertBias, m.experts);
                 let all = |matrix: &str, rows: usize| {
-                    (0..m.experts)
-                        .map(|e| (format!("{prefix}experts.{e}.{matrix}.weight"), rows))
-                        .collect()
+                    (0..m.experts).map(|e| (format!("{prefix}experts.{e}.{matrix}.weight"), rows)).collect()
                 };
                 let (ups, downs) = (all("up_proj", m.expert_width), all("down_proj", h));
-                let up = self.stacked(
-                    format!("{prefix}experts.up_proj"),
-                    Role::InputProjection,
-                    h,
-                    ups,
-                );
-                let down = self.stacked(
-                    format!("{prefix}experts.down_proj"),
-                    Role::OutputProjection,
-                    m.expert_width,
-                    downs,
-                );
-                let shared = (m.shared_width > 0)
-                    .then(|| self.mlp(&format!("{prefix}shared_experts."), m.shared_width));
-                MixerParams::Moe(MoeParams {
-                    router,
-                    bias,
-                    up,
-                    down,
-                    shared,
-                })
+                let up = self.stacked(format!("{prefix}experts.up_proj"), Role::InputProjection, h, ups);
+                let down =
+                    self.stacked(format!("{prefix}experts.down_proj"), Role::OutputProjection, m.expert_width, downs);
+                let shared =
+                    (m.shared_width > 0).then(|| self.mlp(&format!("{prefix}shared_experts."), m.shared_width));
+                MixerParams::Moe(MoeParams { router, bias, up, down, shared })
             }
             LayerKind::Mlp => {
-                let width = self
-                    .config
-                    .mlp_width
-                    .expect("a checked config with `-` layers has their width");
+                let width = self.config.mlp_width.expect("a checked config with `-` layers has their width");
                 MixerParams::Mlp(self.mlp(prefix, width))
             }
         }
@@ -524,10 +400,7 @@ mod tests {
         assert_eq!(layout.tensor_count(), 6513);
         assert_eq!(layout.element_count(), 32_913_266_240);
         let nano = Layout::new(&preset("nemotron_3_nano_30b").unwrap());
-        assert_eq!(
-            (nano.tensor_count(), nano.element_count()),
-            (6243, 31_577_940_288)
-        );
+        assert_eq!((nano.tensor_count(), nano.element_count()), (6243, 31_577_940_288));
     }
 
     #[test]
@@ -539,12 +412,7 @@ mod tests {
                 let mut row = 0;
                 for part in &p.parts {
                     assert_eq!(part.row, row, "{}", part.name);
-                    assert_eq!(
-                        part.shape.iter().product::<usize>(),
-                        part.rows * p.cols,
-                        "{}",
-                        part.name
-                    );
+                    assert_eq!(part.shape.iter().product::<usize>(), part.rows * p.cols, "{}", part.name);
                     assert!(names.insert(part.name.clone()), "{} twice", part.name);
                     row += part.rows;
                 }

@@ -57,9 +57,7 @@ impl Context<'_> {
     /// The gradient of a parameter and whether the next contribution adds to it.
     pub fn gradient(&mut self, index: ParamIndex) -> (Tensor, bool) {
         let training = self.model.params[index].training.as_ref();
-        let gradient = training
-            .expect("a backward pass is recorded for trained parameters")
-            .gradient;
+        let gradient = training.expect("a backward pass is recorded for trained parameters").gradient;
         let accumulate = self.builder.accumulates(gradient);
         (gradient, accumulate)
     }
@@ -78,12 +76,7 @@ impl Context<'_> {
     pub fn linear(&mut self, name: &str, w: ParamIndex, x: Tensor) -> Tensor {
         let w = self.weight(w);
         let y = self.activation(name, w.rows);
-        self.push(LinearFwd {
-            x,
-            w,
-            y,
-            adapter: None,
-        });
+        self.push(LinearFwd { x, w, y, adapter: None });
         y
     }
 
@@ -95,25 +88,9 @@ impl Context<'_> {
     }
 
     /// As [`Context::linear_backward`], into (or added to) an existing gradient of the input.
-    pub fn linear_backward_into(
-        &mut self,
-        w: ParamIndex,
-        x: Tensor,
-        dy: Tensor,
-        dx: Tensor,
-        accumulate_dx: bool,
-    ) {
+    pub fn linear_backward_into(&mut self, w: ParamIndex, x: Tensor, dy: Tensor, dx: Tensor, accumulate_dx: bool) {
         let (dw, accumulate_dw) = self.gradient(w);
         let w = self.weight(w);
-        self.push(LinearBwd {
-            dy,
-            x,
-            w,
-            dx: Some(dx),
-            accumulate_dx,
-            dw: Some(dw),
-            accumulate_dw,
-            adapter: None,
-        });
+        self.push(LinearBwd { dy, x, w, dx: Some(dx), accumulate_dx, dw: Some(dw), accumulate_dw, adapter: None });
     }
 }

@@ -28,10 +28,6 @@ pub fn backward(cx: &mut Context<'_>, params: &MlpParams, saved: &Saved, dout: T
     let Saved { x, p, a } = *saved;
     let da = cx.linear_backward("drelu2", params.down, a, dout);
     let dp = cx.activation("dup", p.cols);
-    cx.push(Relu2Bwd {
-        x: p,
-        dy: da,
-        dx: dp,
-    });
+    cx.push(Relu2Bwd { x: p, dy: da, dx: dp });
     cx.linear_backward("dx", params.up, x, dp)
 }

@@ -40,10 +40,7 @@ pub struct Precision {
 impl Precision {
     /// `act` with gradients in its arithmetic type.
     pub const fn of(act: DType) -> Self {
-        Self {
-            act,
-            grad: act.accumulator(),
-        }
+        Self { act, grad: act.accumulator() }
     }
 
     /// The arithmetic type.
@@ -153,25 +150,13 @@ impl Model {
     pub fn new(spec: ModelSpec) -> Result<Self, CoreError> {
         spec.config.check()?;
         let refuse = |key: &str, value: usize, reason: &str| {
-            Err(CoreError::Config {
-                key: key.to_string(),
-                value: value.to_string(),
-                reason: reason.to_string(),
-            })
+            Err(CoreError::Config { key: key.to_string(), value: value.to_string(), reason: reason.to_string() })
         };
         if spec.batch.tokens() == 0 {
-            return refuse(
-                "seq_length",
-                spec.batch.row_len,
-                "a micro-batch needs at least one token",
-            );
+            return refuse("seq_length", spec.batch.row_len, "a micro-batch needs at least one token");
         }
         if spec.batch.tokens() > i32::MAX as usize / 64 {
-            return refuse(
-                "seq_length",
-                spec.batch.row_len,
-                "micro-batches are limited to 33 million tokens",
-            );
+            return refuse("seq_length", spec.batch.row_len, "micro-batches are limited to 33 million tokens");
         }
         let Precision { act, grad } = spec.precision;
         if grad != act.accumulator() && (grad != DType::BF16 || act == DType::F64) {
@@ -209,9 +194,7 @@ impl Model {
             for part in &param.parts {
                 let elements = (part.rows * param.cols) as u64;
                 values.clear();
-                values.extend(
-                    (0..elements).map(|i| initial_value(&self.spec.config, seed, param, part, i)),
-                );
+                values.extend((0..elements).map(|i| initial_value(&self.spec.config, seed, param, part, i)));
                 self.write_weight(device, tensors.row_range(part.row, part.rows), &values)?;
             }
         }
@@ -239,12 +222,8 @@ impl Model {
     /// Names of the layers that have a router, in the order of the rows of [`Metrics::counts`].
     pub fn routers(&self) -> Vec<alloc::string::String> {
         let of = |prefix: &str, layers: &[LayerKind]| {
-            let moe = layers
-                .iter()
-                .enumerate()
-                .filter(|(_, k)| **k == LayerKind::Moe);
-            moe.map(|(i, _)| alloc::format!("{prefix}.{i}"))
-                .collect::<Vec<_>>()
+            let moe = layers.iter().enumerate().filter(|(_, k)| **k == LayerKind::Moe);
+            moe.map(|(i, _)| alloc::format!("{prefix}.{i}")).collect::<Vec<_>>()
         };
         let mut names = of("layers", &self.spec.config.layers);
         if let Some(mtp) = &self.spec.config.mtp {

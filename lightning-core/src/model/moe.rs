@@ -5,8 +5,8 @@
 use super::{Context, Routing, mlp};
 use crate::layout::MoeParams;
 use crate::ops::{
-    AuxLoss, CombineBwd, CombineFwd, DispatchPlan, ExpertsBwd, ExpertsFwd, LossScale, RouterBwd,
-    RouterFwd, RouterLogits,
+    AuxLoss, CombineBwd, CombineFwd, DispatchPlan, ExpertsBwd, ExpertsFwd, LossScale, RouterBwd, RouterFwd,
+    RouterLogits,
 };
 use crate::tensor::{DType, Tensor};
 
@@ -39,12 +39,7 @@ impl Saved {
 }
 
 /// Records the mixer on normed input `x`.
-pub fn forward(
-    cx: &mut Context<'_>,
-    p: &MoeParams,
-    site: RouterSite,
-    x: Tensor,
-) -> (Tensor, Saved) {
+pub fn forward(cx: &mut Context<'_>, p: &MoeParams, site: RouterSite, x: Tensor) -> (Tensor, Saved) {
     let spec = &cx.model.spec;
     let m = spec.config.moe().clone();
     let (tokens, k, rows, row_len) = (cx.tokens(), m.top_k, spec.batch.rows, spec.batch.row_len);
@@ -53,9 +48,7 @@ pub fn forward(
         Routing::Natural => RouterLogits::Computed,
         Routing::Forced => RouterLogits::Forced(inputs.forced[site.application]),
         Routing::Noise => {
-            let counter = inputs
-                .noise
-                .expect("a model with noise routing has a counter");
+            let counter = inputs.noise.expect("a model with noise routing has a counter");
             RouterLogits::Noise(site.application as u64, counter)
         }
     };
@@ -68,12 +61,7 @@ pub fn forward(
     let row = |t: Tensor| t.row_range(site.router, 1);
     let aux = (coefficient != 0.0).then(|| {
         let stats = cx.statistics("aux_stats", rows, m.experts + 2);
-        AuxLoss {
-            coefficient,
-            micro_batches,
-            stats,
-            metric: row(metrics.aux),
-        }
+        AuxLoss { coefficient, micro_batches, stats, metric: row(metrics.aux) }
     });
     let router = RouterFwd {
         x,
@@ -123,84 +111,33 @@ pub fn forward(
     let shared = p.shared.as_ref().map(|shared| mlp::forward(cx, shared, x));
     let out = cx.activation("out", d);
     let shared_out = shared.as_ref().map(|(out, _)| *out);
-    cx.push(CombineFwd {
-        y,
-        slot_of_pair: plan.slot_of_pair,
-        shared: shared_out,
-        out,
-    });
-    (
-        out,
-        Saved {
-            router,
-            plan,
-            experts,
-            shared: shared.map(|(_, saved)| saved),
-        },
-    )
+    cx.push(CombineFwd { y, slot_of_pair: plan.slot_of_pair, shared: shared_out, out });
+    (out, Saved { router, plan, experts, shared: shared.map(|(_, saved)| saved) })
 }
 
 /// Records the gradients; returns the gradient of the normed input.
 pub fn backward(cx: &mut Context<'_>, p: &MoeParams, saved: &Saved, dout: Tensor) -> Tensor {
-    let Saved {
-        router,
-        plan,
-        experts,
-        shared,
-    } = saved;
+    let Saved { router, plan, experts, shared } = saved;
     let (tokens, k, precision) = (cx.tokens(), router.top_k, cx.precision());
     let (f, d) = (experts.p.cols, dout.cols);
-    let mut slots =
-        |name: &str, cols: usize| cx.builder.tensor(name, precision.act, tokens * k, cols);
-    let (dxs, dys, a, dp) = (
-        slots("dxs", d),
-        slots("dys", d),
-        slots("da", f),
-        slots("dp", f),
-    );
+    let mut slots = |name: &str, cols: usize| cx.builder.tensor(name, precision.act, tokens * k, cols);
+    let (dxs, dys, a, dp) = (slots("dxs", d), slots("dys", d), slots("da", f), slots("dp", f));
     let dweight = cx.statistics("dweight", tokens, k);
     let ((dup, accumulate), (ddown, _)) = (cx.gradient(p.up), cx.gradient(p.down));
     let (fwd, dweights) = (experts.clone(), Some((dup, ddown)));
-    cx.push(ExpertsBwd {
-        fwd,
-        dout,
-        dxs,
-        dweight,
-        dweights,
-        accumulate,
-        dys,
-        a,
-        dp,
-    });
+    cx.push(ExpertsBwd { fwd, dout, dxs, dweight, dweights, accumulate, dys, a, dp });
 
     // The gradient of the input: the shared expert's, then the routed experts', then the router's.
     let dx = match (&p.shared, shared) {
         (Some(params), Some(saved)) => mlp::backward(cx, params, saved, dout),
         _ => cx.activation("dx", d),
     };
-    cx.push(CombineBwd {
-        dxs,
-        slot_of_pair: plan.slot_of_pair,
-        dx,
-        accumulate: shared.is_some(),
-    });
+    cx.push(CombineBwd { dxs, slot_of_pair: plan.slot_of_pair, dx, accumulate: shared.is_some() });
 
     let dlogits = cx.statistics("dlogits", tokens, router.logits.cols);
-    let wide = (precision.act == DType::BF16).then(|| {
-        (
-            cx.statistics("x_wide", tokens, d),
-            cx.statistics("w_wide", router.w.rows, d),
-        )
-    });
+    let wide = (precision.act == DType::BF16)
+        .then(|| (cx.statistics("x_wide", tokens, d), cx.statistics("w_wide", router.w.rows, d)));
     let (dw, accumulate) = cx.gradient(p.router);
-    cx.push(RouterBwd {
-        fwd: router.clone(),
-        dweight,
-        dx,
-        dw: Some(dw),
-        accumulate,
-        dlogits,
-        wide,
-    });
+    cx.push(RouterBwd { fwd: router.clone(), dweight, dx, dw: Some(dw), accumulate, dlogits, wide });
     dx
 }

@@ -52,17 +52,9 @@ pub fn forward(cx: &mut Context<'_>, p: &MtpParams, h: Tensor) -> Vec<Depth> {
             cx.push(Roll { src, end, dst });
             dst
         };
-        (ids, label, mask) = (
-            rolled("ids", ids),
-            rolled("label", label),
-            rolled("mask", mask),
-        );
+        (ids, label, mask) = (rolled("ids", ids), rolled("label", label), rolled("mask", mask));
         let e = cx.activation("embedded", width);
-        cx.push(EmbeddingFwd {
-            ids,
-            table: embedding,
-            y: e,
-        });
+        cx.push(EmbeddingFwd { ids, table: embedding, y: e });
 
         // The embedding half comes first.
         let joined = cx.activation("joined", 2 * width);
@@ -71,31 +63,10 @@ pub fn forward(cx: &mut Context<'_>, p: &MtpParams, h: Tensor) -> Vec<Depth> {
         let g = cx.linear("g", p.eh_proj, joined);
 
         let application = backbone_routers + k * block_routers;
-        let site = RouterSite {
-            router: backbone_routers,
-            application,
-            divisor: depth,
-            masked: false,
-        };
-        let (out, stack) = stack::forward(
-            cx,
-            &format!("mtp{}", k + 1),
-            &p.layers,
-            p.final_norm,
-            site,
-            g,
-        );
+        let site = RouterSite { router: backbone_routers, application, divisor: depth, masked: false };
+        let (out, stack) = stack::forward(cx, &format!("mtp{}", k + 1), &p.layers, p.final_norm, site, g);
         h = out;
-        depths.push(Depth {
-            h,
-            label,
-            mask,
-            stack,
-            ids,
-            enorm,
-            hnorm,
-            joined,
-        });
+        depths.push(Depth { h, label, mask, stack, ids, enorm, hnorm, joined });
     }
     depths
 }
@@ -109,29 +80,10 @@ pub fn backward(cx: &mut Context<'_>, p: &MtpParams, depths: &[Depth], dh: &[Ten
         let dg = stack::backward(cx, &name, &p.layers, p.final_norm, &depth.stack, dh[k + 1]);
         cx.region(format!("{name}/backward"));
         let djoined = cx.linear_backward("djoined", p.eh_proj, depth.joined, dg);
-        stack::norm_backward(
-            cx,
-            p.hnorm,
-            &depth.hnorm,
-            djoined.columns(width, width),
-            dh[k],
-            true,
-        );
+        stack::norm_backward(cx, p.hnorm, &depth.hnorm, djoined.columns(width, width), dh[k], true);
         let de = cx.activation("dembedded", width);
-        stack::norm_backward(
-            cx,
-            p.enorm,
-            &depth.enorm,
-            djoined.columns(0, width),
-            de,
-            false,
-        );
+        stack::norm_backward(cx, p.enorm, &depth.enorm, djoined.columns(0, width), de, false);
         let (dtable, accumulate) = cx.gradient(cx.model.layout.embedding);
-        cx.push(EmbeddingBwd {
-            ids: depth.ids,
-            dy: de,
-            dtable,
-            accumulate,
-        });
+        cx.push(EmbeddingBwd { ids: depth.ids, dy: de, dtable, accumulate });
     }
 }

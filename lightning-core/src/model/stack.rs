@@ -37,79 +37,34 @@ pub struct Saved {
 impl Saved {
     /// The residual stream before each layer and after the last one.
     pub fn hidden(&self) -> impl Iterator<Item = Tensor> + '_ {
-        self.layers
-            .iter()
-            .map(|(norm, _)| norm.x)
-            .chain([self.last.x])
+        self.layers.iter().map(|(norm, _)| norm.x).chain([self.last.x])
     }
 
     /// Routing of the layers that have a router: (layer, (logits, experts, weights)).
     pub fn routing(&self) -> impl Iterator<Item = (usize, (Tensor, Tensor, Tensor))> + '_ {
-        self.layers
-            .iter()
-            .enumerate()
-            .filter_map(|(i, (_, mixer))| match mixer {
-                SavedMixer::Moe(saved) => Some((i, saved.routing())),
-                _ => None,
-            })
+        self.layers.iter().enumerate().filter_map(|(i, (_, mixer))| match mixer {
+            SavedMixer::Moe(saved) => Some((i, saved.routing())),
+            _ => None,
+        })
     }
 }
 
 /// Records `y = RMSNorm(x + branch)` into a new tensor or the given one.
-pub fn norm(
-    cx: &mut Context<'_>,
-    w: ParamIndex,
-    x: Tensor,
-    branch: Option<Tensor>,
-    y: Option<Tensor>,
-) -> SavedNorm {
+pub fn norm(cx: &mut Context<'_>, w: ParamIndex, x: Tensor, branch: Option<Tensor>, y: Option<Tensor>) -> SavedNorm {
     let y = y.unwrap_or_else(|| cx.activation("normed", x.cols));
     let x_out = branch.map(|_| cx.activation("residual", x.cols));
     let rstd = cx.statistics("rstd", cx.tokens(), 1);
     let (w, eps) = (cx.weight(w), cx.model.spec.config.norm_eps);
-    cx.push(RmsNormFwd {
-        x,
-        branch,
-        w,
-        eps,
-        x_out,
-        y,
-        rstd,
-    });
-    SavedNorm {
-        x: x_out.unwrap_or(x),
-        y,
-        rstd,
-    }
+    cx.push(RmsNormFwd { x, branch, w, eps, x_out, y, rstd });
+    SavedNorm { x: x_out.unwrap_or(x), y, rstd }
 }
 
 /// Records the gradient of [`norm`]: into `dx`, or added to it.
-pub fn norm_backward(
-    cx: &mut Context<'_>,
-    w: ParamIndex,
-    saved: &SavedNorm,
-    dy: Tensor,
-    dx: Tensor,
-    add: bool,
-) {
+pub fn norm_backward(cx: &mut Context<'_>, w: ParamIndex, saved: &SavedNorm, dy: Tensor, dx: Tensor, add: bool) {
     let (dw, accumulate_dw) = cx.gradient(w);
-    let partial = cx.statistics(
-        "norm_partial",
-        RmsNormBwd::partial_rows(cx.tokens()),
-        dx.cols,
-    );
+    let partial = cx.statistics("norm_partial", RmsNormBwd::partial_rows(cx.tokens()), dx.cols);
     let (x, rstd, w) = (saved.x, saved.rstd, cx.weight(w));
-    cx.push(RmsNormBwd {
-        dy,
-        x,
-        w,
-        rstd,
-        dx,
-        accumulate_dx: add,
-        dw,
-        accumulate_dw,
-        partial,
-    });
+    cx.push(RmsNormBwd { dy, x, w, rstd, dx, accumulate_dx: add, dw, accumulate_dw, partial });
 }
 
 /// Records all layers on the residual stream `x`; returns the normed output.
@@ -152,13 +107,7 @@ pub fn forward(
     }
     cx.region(format!("{name}.norm/forward"));
     let last = norm(cx, final_norm, x, pending, None);
-    (
-        last.y,
-        Saved {
-            layers: saved,
-            last,
-        },
-    )
+    (last.y, Saved { layers: saved, last })
 }
 
 /// Records the gradients of a stack, given that of its normed output; returns the gradient of the residual stream
@@ -178,9 +127,7 @@ pub fn backward(
         cx.region(format!("{name}.{i}/backward"));
         let dy = match (&layer.mixer, mixer) {
             (MixerParams::Mamba(p), SavedMixer::Mamba(saved)) => mamba::backward(cx, p, saved, dx),
-            (MixerParams::Attention(p), SavedMixer::Attention(saved)) => {
-                attention::backward(cx, p, saved, dx)
-            }
+            (MixerParams::Attention(p), SavedMixer::Attention(saved)) => attention::backward(cx, p, saved, dx),
             (MixerParams::Moe(p), SavedMixer::Moe(saved)) => moe::backward(cx, p, saved, dx),
             (MixerParams::Mlp(p), SavedMixer::Mlp(saved)) => mlp::backward(cx, p, saved, dx),
             _ => unreachable!("layers and what they saved come from the same forward pass"),

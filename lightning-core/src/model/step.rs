@@ -6,8 +6,8 @@ use super::moe::RouterSite;
 use super::{AdamConfig, Context, Model, Training, mtp, stack};
 use crate::error::CoreError;
 use crate::ops::{
-    AdamW, EmbeddingBwd, EmbeddingFwd, ExpertBiasUpdate, Fill, LinearCrossEntropy, LinearFwd,
-    LossHead, LossScale, Segments, StepControl,
+    AdamW, EmbeddingBwd, EmbeddingFwd, ExpertBiasUpdate, Fill, LinearCrossEntropy, LinearFwd, LossHead, LossScale,
+    Segments, StepControl,
 };
 use crate::program::{Builder, Program};
 use crate::tensor::Tensor;
@@ -42,21 +42,12 @@ impl Model {
     /// `Shape` if the recorded program is not well-formed.
     pub fn micro_batch(&self, kind: ProgramKind, trace: Trace) -> Result<Program, CoreError> {
         let backward = kind != ProgramKind::Evaluate;
-        assert!(
-            !backward || self.spec.training != Training::Off,
-            "the model was laid out without gradients"
-        );
+        assert!(!backward || self.spec.training != Training::Off, "the model was laid out without gradients");
         let mut builder = Builder::new(&self.persistent, kind == ProgramKind::TrainFirst);
         let tokens = self.spec.batch.tokens();
         let start = builder.tensor("document_start", crate::tensor::DType::I32, 1, tokens);
         let end = builder.tensor("document_end", crate::tensor::DType::I32, 1, tokens);
-        let mut cx = Context {
-            model: self,
-            builder,
-            backward,
-            start,
-            end,
-        };
+        let mut cx = Context { model: self, builder, backward, start, end };
 
         cx.region("inputs");
         cx.push(Segments {
@@ -66,36 +57,14 @@ impl Model {
             end: cx.end,
         });
         if kind == ProgramKind::TrainFirst {
-            cx.push(Fill {
-                dst: self.metrics.losses,
-                value: 0.0,
-            });
-            cx.push(Fill {
-                dst: self.metrics.aux,
-                value: 0.0,
-            });
+            cx.push(Fill { dst: self.metrics.losses, value: 0.0 });
+            cx.push(Fill { dst: self.metrics.aux, value: 0.0 });
         }
         let x = cx.activation("embedded", self.spec.config.hidden);
-        cx.push(EmbeddingFwd {
-            ids: self.inputs.ids,
-            table: cx.weight(self.layout.embedding),
-            y: x,
-        });
+        cx.push(EmbeddingFwd { ids: self.inputs.ids, table: cx.weight(self.layout.embedding), y: x });
 
-        let site = RouterSite {
-            router: 0,
-            application: 0,
-            divisor: 1,
-            masked: true,
-        };
-        let (h, backbone) = stack::forward(
-            &mut cx,
-            "layers",
-            &self.layout.layers,
-            self.layout.final_norm,
-            site,
-            x,
-        );
+        let site = RouterSite { router: 0, application: 0, divisor: 1, masked: true };
+        let (h, backbone) = stack::forward(&mut cx, "layers", &self.layout.layers, self.layout.final_norm, site, x);
         let depths = match &self.layout.mtp {
             Some(p) if self.spec.config.mtp_depth() > 0 => mtp::forward(&mut cx, p, h),
             _ => Vec::new(),
@@ -109,22 +78,10 @@ impl Model {
                 mtp::backward(&mut cx, p, &depths, &dh);
             }
             let layers = &self.layout.layers;
-            let dx = stack::backward(
-                &mut cx,
-                "layers",
-                layers,
-                self.layout.final_norm,
-                &backbone,
-                dh[0],
-            );
+            let dx = stack::backward(&mut cx, "layers", layers, self.layout.final_norm, &backbone, dh[0]);
             cx.region("embedding/backward");
             let (dtable, accumulate) = cx.gradient(self.layout.embedding);
-            cx.push(EmbeddingBwd {
-                ids: self.inputs.ids,
-                dy: dx,
-                dtable,
-                accumulate,
-            });
+            cx.push(EmbeddingBwd { ids: self.inputs.ids, dy: dx, dtable, accumulate });
         }
         cx.builder.finish(match kind {
             ProgramKind::TrainFirst => "train_first",
@@ -134,44 +91,22 @@ impl Model {
     }
 
     /// Records the losses of all heads; returns the gradients of their hidden states (none in evaluation).
-    fn losses(
-        &self,
-        cx: &mut Context<'_>,
-        h: Tensor,
-        depths: &[mtp::Depth],
-        trace: Trace,
-    ) -> Vec<Tensor> {
+    fn losses(&self, cx: &mut Context<'_>, h: Tensor, depths: &[mtp::Depth], trace: Trace) -> Vec<Tensor> {
         cx.region("loss");
         let tokens = cx.tokens();
         let mtp_factor = self.spec.objective.mtp_factor / depths.len().max(1) as f64;
         let lm = (h, self.inputs.labels, self.inputs.loss_mask, 1.0);
-        let all = [lm]
-            .into_iter()
-            .chain(depths.iter().map(|d| (d.h, d.label, d.mask, mtp_factor)));
+        let all = [lm].into_iter().chain(depths.iter().map(|d| (d.h, d.label, d.mask, mtp_factor)));
         let mut heads = Vec::new();
         let mut dh = Vec::new();
         for (k, (h, label, mask, factor)) in all.enumerate() {
             let ce = cx.statistics(&format!("ce{k}"), 1, tokens);
-            let gradient = cx
-                .backward
-                .then(|| cx.activation(&format!("dh{k}"), h.cols));
+            let gradient = cx.backward.then(|| cx.activation(&format!("dh{k}"), h.cols));
             dh.extend(gradient);
             let metric = self.metrics.losses.row_range(k, 1);
-            heads.push(LossHead {
-                h,
-                label,
-                mask,
-                factor,
-                ce,
-                dh: gradient,
-                metric,
-            });
+            heads.push(LossHead { h, label, mask, factor, ce, dh: gradient, metric });
             if trace == Trace::Full {
-                let name = if k == 0 {
-                    "lm".into()
-                } else {
-                    format!("mtp{k}")
-                };
+                let name = if k == 0 { "lm".into() } else { format!("mtp{k}") };
                 cx.builder.output(format!("{name}_ce"), ce);
                 if k > 0 {
                     cx.builder.output(format!("{name}.mask"), mask);
@@ -180,9 +115,7 @@ impl Model {
         }
         let w = cx.weight(self.layout.head);
         let rows = LinearCrossEntropy::tile_rows(tokens, w.rows);
-        let logits = cx
-            .builder
-            .tensor("logits_tile", self.spec.precision.act, rows, w.rows);
+        let logits = cx.builder.tensor("logits_tile", self.spec.precision.act, rows, w.rows);
         let (dw, accumulate) = match cx.backward {
             true => {
                 let (dw, accumulate) = cx.gradient(self.layout.head);
@@ -190,25 +123,12 @@ impl Model {
             }
             false => (None, false),
         };
-        cx.push(LinearCrossEntropy {
-            heads,
-            w,
-            scale: self.spec.objective.scale,
-            dw,
-            accumulate,
-            logits,
-        });
+        cx.push(LinearCrossEntropy { heads, w, scale: self.spec.objective.scale, dw, accumulate, logits });
         dh
     }
 
     /// Keeps the values that a comparison with a reference needs.
-    fn trace(
-        &self,
-        cx: &mut Context<'_>,
-        h: Tensor,
-        backbone: &stack::Saved,
-        depths: &[mtp::Depth],
-    ) {
+    fn trace(&self, cx: &mut Context<'_>, h: Tensor, backbone: &stack::Saved, depths: &[mtp::Depth]) {
         cx.region("trace");
         for (i, x) in backbone.hidden().enumerate() {
             cx.builder.output(format!("hidden.{i}"), x);
@@ -221,12 +141,7 @@ impl Model {
         cx.builder.output("final_hidden", h);
         let w = cx.weight(self.layout.head);
         let logits = cx.activation("logits", w.rows);
-        cx.push(LinearFwd {
-            x: h,
-            w,
-            y: logits,
-            adapter: None,
-        });
+        cx.push(LinearFwd { x: h, w, y: logits, adapter: None });
         cx.builder.output("logits", logits);
         for (k, depth) in depths.iter().enumerate() {
             cx.builder.output(format!("mtp{}.hidden", k + 1), depth.h);
@@ -241,69 +156,30 @@ impl Model {
     /// # Errors
     /// `Shape` if the recorded program is not well-formed.
     pub fn optimizer_step(&self, adam: &AdamConfig) -> Result<Program, CoreError> {
-        assert!(
-            self.spec.training == Training::Full,
-            "the model was laid out without an optimizer"
-        );
+        assert!(self.spec.training == Training::Full, "the model was laid out without an optimizer");
         let gradients = self.gradients.expect("a trained model has gradients");
         let mut b = Builder::new(&self.persistent, false);
         b.region("optimizer");
-        let partial = b.tensor(
-            "squares",
-            crate::tensor::DType::F64,
-            1,
-            StepControl::blocks(gradients),
-        );
+        let partial = b.tensor("squares", crate::tensor::DType::F64, 1, StepControl::blocks(gradients));
         let tokens = match self.spec.objective.scale {
             LossScale::PerToken => Some(self.metrics.losses.row_range(0, 1).columns(1, 1)),
             LossScale::MeanOfMeans(_) => None,
         };
-        let AdamConfig {
-            betas,
-            eps,
-            clip,
-            schedule,
-        } = *adam;
+        let AdamConfig { betas, eps, clip, schedule } = *adam;
         let state = self.metrics.state;
-        b.push(StepControl {
-            gradients,
-            state,
-            tokens,
-            schedule,
-            clip,
-            betas,
-            partial,
-        });
+        b.push(StepControl { gradients, state, tokens, schedule, clip, betas, partial });
         for (router, bias) in self.expert_biases().into_iter().enumerate() {
             let row = |t: Tensor| t.row_range(router, 1);
             let (counts, last) = (row(self.metrics.counts), row(self.metrics.last_counts));
-            b.push(ExpertBiasUpdate {
-                counts,
-                bias,
-                rate: self.spec.objective.bias_rate,
-                last,
-            });
+            b.push(ExpertBiasUpdate { counts, bias, rate: self.spec.objective.bias_rate, last });
         }
         for (tensors, param) in self.params.iter().zip(&self.layout.params) {
             let Some(training) = &tensors.training else {
                 continue;
             };
-            let (m, v) = training
-                .moments
-                .expect("a model with an optimizer has moments");
-            let (gradient, master, decay) =
-                (training.gradient, training.master, param.role.decays());
-            b.push(AdamW {
-                gradient,
-                param: tensors.weight,
-                master,
-                m,
-                v,
-                state,
-                betas,
-                eps,
-                decay,
-            });
+            let (m, v) = training.moments.expect("a model with an optimizer has moments");
+            let (gradient, master, decay) = (training.gradient, training.master, param.role.decays());
+            b.push(AdamW { gradient, param: tensors.weight, master, m, v, state, betas, eps, decay });
         }
         b.finish("optimizer")
     }

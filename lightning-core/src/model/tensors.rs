@@ -87,10 +87,7 @@ impl ParamTensors {
             master: t.master.map(cut),
             moments: t.moments.map(|(m, v)| (cut(m), cut(v))),
         });
-        Self {
-            weight: cut(self.weight),
-            training,
-        }
+        Self { weight: cut(self.weight), training }
     }
 }
 
@@ -118,16 +115,8 @@ pub(super) fn lay_out(spec: ModelSpec) -> Model {
         }
         (starts, end)
     };
-    let window = |flat: Tensor, start: usize, p: &Param| {
-        flat.columns(start, p.len()).reshape(p.rows, p.cols)
-    };
-    let mut params: Vec<ParamTensors> = weights
-        .iter()
-        .map(|&weight| ParamTensors {
-            weight,
-            training: None,
-        })
-        .collect();
+    let window = |flat: Tensor, start: usize, p: &Param| flat.columns(start, p.len()).reshape(p.rows, p.cols);
+    let mut params: Vec<ParamTensors> = weights.iter().map(|&weight| ParamTensors { weight, training: None }).collect();
     let mut gradients = None;
     if spec.training != Training::Off {
         let (starts, len) = ranges(&trains);
@@ -136,11 +125,7 @@ pub(super) fn lay_out(spec: ModelSpec) -> Model {
         for ((tensors, start), p) in params.iter_mut().zip(&starts).zip(&layout.params) {
             tensors.training = start.map(|start| {
                 let gradient = window(flat, start, p);
-                TrainingTensors {
-                    gradient,
-                    master: None,
-                    moments: None,
-                }
+                TrainingTensors { gradient, master: None, moments: None }
             });
         }
         if spec.training == Training::Full {
@@ -159,9 +144,7 @@ pub(super) fn lay_out(spec: ModelSpec) -> Model {
         }
     }
     let tokens = spec.batch.tokens();
-    let integers = |table: &mut Persistent, name: &str, n: usize| {
-        table.add(name, Space::Input, DType::I32, 1, n)
-    };
+    let integers = |table: &mut Persistent, name: &str, n: usize| table.add(name, Space::Input, DType::I32, 1, n);
     let count = |layers: &[LayerKind]| layers.iter().filter(|k| **k == LayerKind::Moe).count();
     let backbone_routers = count(&spec.config.layers);
     let mtp_routers = spec.config.mtp.as_ref().map_or(0, |m| count(&m.layers));
@@ -178,10 +161,7 @@ pub(super) fn lay_out(spec: ModelSpec) -> Model {
         ids: integers(&mut table, "ids", tokens),
         labels: integers(&mut table, "labels", tokens),
         loss_mask: integers(&mut table, "loss_mask", tokens),
-        padding: spec
-            .batch
-            .padding
-            .then(|| integers(&mut table, "padding_mask", tokens)),
+        padding: spec.batch.padding.then(|| integers(&mut table, "padding_mask", tokens)),
         cu_seqlens: integers(&mut table, "cu_seqlens", spec.batch.max_offsets),
         forced,
         noise: (spec.routing == Routing::Noise).then(|| integers(&mut table, "noise_counter", 2)),
@@ -194,21 +174,7 @@ pub(super) fn lay_out(spec: ModelSpec) -> Model {
         losses: table.add("losses", Space::State, DType::F64, heads, 4),
         aux: table.add("aux_losses", Space::State, DType::F64, routers, 1),
         counts: table.add("expert_counts", Space::State, DType::I32, routers, experts),
-        last_counts: table.add(
-            "last_expert_counts",
-            Space::State,
-            DType::I32,
-            routers,
-            experts,
-        ),
+        last_counts: table.add("last_expert_counts", Space::State, DType::I32, routers, experts),
     };
-    Model {
-        spec,
-        layout,
-        persistent: table,
-        params,
-        gradients,
-        inputs,
-        metrics,
-    }
+    Model { spec, layout, persistent: table, params, gradients, inputs, metrics }
 }

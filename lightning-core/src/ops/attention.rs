@@ -91,9 +91,7 @@ impl Operation for AttentionFwd {
 /// Keys that a block of queries can see: from the first query's document on, in blocks of [`KEYS`].
 fn key_blocks(queries: &Range<usize>, start: &[i32]) -> impl Iterator<Item = Range<usize>> + use<> {
     let (first, end) = (start[queries.start] as usize, queries.end);
-    (first..end)
-        .step_by(KEYS)
-        .map(move |j| j..(j + KEYS).min(end))
+    (first..end).step_by(KEYS).map(move |j| j..(j + KEYS).min(end))
 }
 
 simd_fn! {
@@ -142,80 +140,58 @@ fn visible(t: usize, start: &[i32], keys: &Range<usize>) -> Range<usize> {
 impl CpuKernel for AttentionFwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
         let s = self.shape;
-        let (q, k, v) = (
-            cpu.read::<A>(self.q),
-            cpu.read::<A>(self.k),
-            cpu.read::<A>(self.v),
-        );
+        let (q, k, v) = (cpu.read::<A>(self.q), cpu.read::<A>(self.k), cpu.read::<A>(self.v));
         let start = cpu.read_i32(self.start).as_slice();
         let out = (cpu.write::<A>(self.o), cpu.write::<A::Acc>(self.lse));
         let (a, group, scale) = (s.head_dim, s.heads / s.kv_heads, A::Acc::from_f64(s.scale));
         let (zero, one) = (A::Acc::ZERO, A::Acc::ONE);
-        cpu.workers.grid::<A::Acc, _>(
-            q.rows,
-            QUERIES,
-            s.heads,
-            out,
-            |piece, (mut o, mut lse), scratch| {
-                let (h, rows) = (piece.part, piece.rows.len());
-                let (qw, rest) = scratch.split_at_mut(QUERIES * a);
-                let (ow, rest) = rest.split_at_mut(QUERIES * a);
-                let (kw, rest) = rest.split_at_mut(KEYS * a);
-                let (vw, rest) = rest.split_at_mut(KEYS * a);
-                let (scores, rest) = rest.split_at_mut(QUERIES * KEYS);
-                let (max, sum) = rest[..2 * QUERIES].split_at_mut(QUERIES);
-                let (qw, ow) = (&mut qw[..rows * a], &mut ow[..rows * a]);
-                widen_matrix(
-                    q.row_range(piece.rows.clone())
-                        .col_range(h * a..(h + 1) * a),
-                    qw,
-                );
-                ow.fill(zero);
-                max.fill(A::Acc::NEG_INFINITY);
-                sum.fill(zero);
-                for keys in key_blocks(&piece.rows, start) {
-                    let n = keys.len();
-                    let (kw, vw, scores) =
-                        (&mut kw[..n * a], &mut vw[..n * a], &mut scores[..rows * n]);
-                    let kv = h / group * a..(h / group + 1) * a;
-                    widen_matrix(k.row_range(keys.clone()).col_range(kv.clone()), kw);
-                    widen_matrix(v.row_range(keys.clone()).col_range(kv), vw);
-                    let (qm, km) = (Mat::new(qw, rows, a), Mat::new(kw, n, a));
-                    gemm(
-                        Form::NT,
-                        one,
-                        qm,
-                        km,
-                        zero,
-                        &mut MatMut::new(scores, rows, n),
-                    );
-                    for (i, t) in piece.rows.clone().enumerate() {
-                        let row = &mut scores[i * n..(i + 1) * n];
-                        mask_row(scale, visible(t, start, &keys), row);
-                        let new_max = row_max(row).max(max[i]);
-                        if new_max == A::Acc::NEG_INFINITY {
-                            row.fill(zero);
-                            continue;
-                        }
-                        let correction = (max[i] - new_max).exp();
-                        sum[i] = sum[i] * correction + exponentials(new_max, row);
-                        max[i] = new_max;
-                        for v in &mut ow[i * a..(i + 1) * a] {
-                            *v *= correction;
-                        }
+        cpu.workers.grid::<A::Acc, _>(q.rows, QUERIES, s.heads, out, |piece, (mut o, mut lse), scratch| {
+            let (h, rows) = (piece.part, piece.rows.len());
+            let (qw, rest) = scratch.split_at_mut(QUERIES * a);
+            let (ow, rest) = rest.split_at_mut(QUERIES * a);
+            let (kw, rest) = rest.split_at_mut(KEYS * a);
+            let (vw, rest) = rest.split_at_mut(KEYS * a);
+            let (scores, rest) = rest.split_at_mut(QUERIES * KEYS);
+            let (max, sum) = rest[..2 * QUERIES].split_at_mut(QUERIES);
+            let (qw, ow) = (&mut qw[..rows * a], &mut ow[..rows * a]);
+            widen_matrix(q.row_range(piece.rows.clone()).col_range(h * a..(h + 1) * a), qw);
+            ow.fill(zero);
+            max.fill(A::Acc::NEG_INFINITY);
+            sum.fill(zero);
+            for keys in key_blocks(&piece.rows, start) {
+                let n = keys.len();
+                let (kw, vw, scores) = (&mut kw[..n * a], &mut vw[..n * a], &mut scores[..rows * n]);
+                let kv = h / group * a..(h / group + 1) * a;
+                widen_matrix(k.row_range(keys.clone()).col_range(kv.clone()), kw);
+                widen_matrix(v.row_range(keys.clone()).col_range(kv), vw);
+                let (qm, km) = (Mat::new(qw, rows, a), Mat::new(kw, n, a));
+                gemm(Form::NT, one, qm, km, zero, &mut MatMut::new(scores, rows, n));
+                for (i, t) in piece.rows.clone().enumerate() {
+                    let row = &mut scores[i * n..(i + 1) * n];
+                    mask_row(scale, visible(t, start, &keys), row);
+                    let new_max = row_max(row).max(max[i]);
+                    if new_max == A::Acc::NEG_INFINITY {
+                        row.fill(zero);
+                        continue;
                     }
-                    let (pm, vm) = (Mat::new(scores, rows, n), Mat::new(vw, n, a));
-                    gemm(Form::NN, one, pm, vm, one, &mut MatMut::new(ow, rows, a));
-                }
-                for i in 0..rows {
-                    lse.row_mut(i)[0] = max[i] + sum[i].ln();
-                    let inverse = one / sum[i];
-                    for (o, v) in o.row_mut(i).iter_mut().zip(&ow[i * a..(i + 1) * a]) {
-                        *o = A::narrow(*v * inverse);
+                    let correction = (max[i] - new_max).exp();
+                    sum[i] = sum[i] * correction + exponentials(new_max, row);
+                    max[i] = new_max;
+                    for v in &mut ow[i * a..(i + 1) * a] {
+                        *v *= correction;
                     }
                 }
-            },
-        );
+                let (pm, vm) = (Mat::new(scores, rows, n), Mat::new(vw, n, a));
+                gemm(Form::NN, one, pm, vm, one, &mut MatMut::new(ow, rows, a));
+            }
+            for i in 0..rows {
+                lse.row_mut(i)[0] = max[i] + sum[i].ln();
+                let inverse = one / sum[i];
+                for (o, v) in o.row_mut(i).iter_mut().zip(&ow[i * a..(i + 1) * a]) {
+                    *o = A::narrow(*v * inverse);
+                }
+            }
+        });
     }
 }
 
@@ -284,126 +260,72 @@ impl CpuKernel for AttentionBwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
         let (f, s) = (&self.fwd, self.fwd.shape);
         let (q, k, v) = (cpu.read::<A>(f.q), cpu.read::<A>(f.k), cpu.read::<A>(f.v));
-        let (o, lse, dout) = (
-            cpu.read::<A>(f.o),
-            cpu.read::<A::Acc>(f.lse),
-            cpu.read::<A>(self.dout),
-        );
+        let (o, lse, dout) = (cpu.read::<A>(f.o), cpu.read::<A::Acc>(f.lse), cpu.read::<A>(self.dout));
         let start = cpu.read_i32(f.start).as_slice();
-        let out = (
-            cpu.write::<A>(self.dq),
-            cpu.write::<A>(self.dk),
-            cpu.write::<A>(self.dv),
-        );
+        let out = (cpu.write::<A>(self.dq), cpu.write::<A>(self.dk), cpu.write::<A>(self.dv));
         let (a, group, scale) = (s.head_dim, s.heads / s.kv_heads, A::Acc::from_f64(s.scale));
         let (zero, one) = (A::Acc::ZERO, A::Acc::ONE);
         let block = s.row_len.max(1);
-        cpu.workers.grid::<A::Acc, _>(
-            q.rows,
-            block,
-            s.kv_heads,
-            out,
-            |work, (mut dq, mut dk, mut dv), scratch| {
-                let base = work.rows.start;
-                let (dkw, rest) = scratch.split_at_mut(s.row_len * a);
-                let (dvw, rest) = rest.split_at_mut(s.row_len * a);
-                let (qw, rest) = rest.split_at_mut(QUERIES * a);
-                let (dow, rest) = rest.split_at_mut(QUERIES * a);
-                let (dqw, rest) = rest.split_at_mut(QUERIES * a);
-                let (kw, rest) = rest.split_at_mut(KEYS * a);
-                let (vw, rest) = rest.split_at_mut(KEYS * a);
-                let (scores, rest) = rest.split_at_mut(QUERIES * KEYS);
-                let (dp, rest) = rest.split_at_mut(QUERIES * KEYS);
-                let delta = &mut rest[..QUERIES];
-                dkw.fill(zero);
-                dvw.fill(zero);
-                let kv = work.part * a..(work.part + 1) * a;
-                for first in work.rows.clone().step_by(QUERIES) {
-                    let queries = first..(first + QUERIES).min(work.rows.end);
-                    let rows = queries.len();
-                    for i in 0..group {
-                        let h = work.part * group + i;
-                        let columns = h * a..(h + 1) * a;
-                        let (qw, dow, dqw) = (
-                            &mut qw[..rows * a],
-                            &mut dow[..rows * a],
-                            &mut dqw[..rows * a],
-                        );
-                        widen_matrix(q.row_range(queries.clone()).col_range(columns.clone()), qw);
-                        widen_matrix(
-                            dout.row_range(queries.clone()).col_range(columns.clone()),
-                            dow,
-                        );
+        cpu.workers.grid::<A::Acc, _>(q.rows, block, s.kv_heads, out, |work, (mut dq, mut dk, mut dv), scratch| {
+            let base = work.rows.start;
+            let (dkw, rest) = scratch.split_at_mut(s.row_len * a);
+            let (dvw, rest) = rest.split_at_mut(s.row_len * a);
+            let (qw, rest) = rest.split_at_mut(QUERIES * a);
+            let (dow, rest) = rest.split_at_mut(QUERIES * a);
+            let (dqw, rest) = rest.split_at_mut(QUERIES * a);
+            let (kw, rest) = rest.split_at_mut(KEYS * a);
+            let (vw, rest) = rest.split_at_mut(KEYS * a);
+            let (scores, rest) = rest.split_at_mut(QUERIES * KEYS);
+            let (dp, rest) = rest.split_at_mut(QUERIES * KEYS);
+            let delta = &mut rest[..QUERIES];
+            dkw.fill(zero);
+            dvw.fill(zero);
+            let kv = work.part * a..(work.part + 1) * a;
+            for first in work.rows.clone().step_by(QUERIES) {
+                let queries = first..(first + QUERIES).min(work.rows.end);
+                let rows = queries.len();
+                for i in 0..group {
+                    let h = work.part * group + i;
+                    let columns = h * a..(h + 1) * a;
+                    let (qw, dow, dqw) = (&mut qw[..rows * a], &mut dow[..rows * a], &mut dqw[..rows * a]);
+                    widen_matrix(q.row_range(queries.clone()).col_range(columns.clone()), qw);
+                    widen_matrix(dout.row_range(queries.clone()).col_range(columns.clone()), dow);
+                    for (r, t) in queries.clone().enumerate() {
+                        let (row, tmp) = (&dow[r * a..(r + 1) * a], &mut dqw[..a]);
+                        delta[r] = dot_stored(row, &o.row(t)[columns.clone()], tmp);
+                    }
+                    dqw.fill(zero);
+                    let (qm, dom) = (Mat::new(qw, rows, a), Mat::new(dow, rows, a));
+                    for keys in key_blocks(&queries, start) {
+                        let n = keys.len();
+                        let (kw, vw) = (&mut kw[..n * a], &mut vw[..n * a]);
+                        let (scores, dp) = (&mut scores[..rows * n], &mut dp[..rows * n]);
+                        widen_matrix(k.row_range(keys.clone()).col_range(kv.clone()), kw);
+                        widen_matrix(v.row_range(keys.clone()).col_range(kv.clone()), vw);
+                        let (km, vm) = (Mat::new(kw, n, a), Mat::new(vw, n, a));
+                        gemm(Form::NT, one, qm, km, zero, &mut MatMut::new(scores, rows, n));
+                        gemm(Form::NT, one, dom, vm, zero, &mut MatMut::new(dp, rows, n));
                         for (r, t) in queries.clone().enumerate() {
-                            let (row, tmp) = (&dow[r * a..(r + 1) * a], &mut dqw[..a]);
-                            delta[r] = dot_stored(row, &o.row(t)[columns.clone()], tmp);
+                            let row = &mut scores[r * n..(r + 1) * n];
+                            mask_row(scale, visible(t, start, &keys), row);
+                            softmax_gradient(lse.row(t)[h], delta[r], row, &mut dp[r * n..(r + 1) * n]);
                         }
-                        dqw.fill(zero);
-                        let (qm, dom) = (Mat::new(qw, rows, a), Mat::new(dow, rows, a));
-                        for keys in key_blocks(&queries, start) {
-                            let n = keys.len();
-                            let (kw, vw) = (&mut kw[..n * a], &mut vw[..n * a]);
-                            let (scores, dp) = (&mut scores[..rows * n], &mut dp[..rows * n]);
-                            widen_matrix(k.row_range(keys.clone()).col_range(kv.clone()), kw);
-                            widen_matrix(v.row_range(keys.clone()).col_range(kv.clone()), vw);
-                            let (km, vm) = (Mat::new(kw, n, a), Mat::new(vw, n, a));
-                            gemm(
-                                Form::NT,
-                                one,
-                                qm,
-                                km,
-                                zero,
-                                &mut MatMut::new(scores, rows, n),
-                            );
-                            gemm(Form::NT, one, dom, vm, zero, &mut MatMut::new(dp, rows, n));
-                            for (r, t) in queries.clone().enumerate() {
-                                let row = &mut scores[r * n..(r + 1) * n];
-                                mask_row(scale, visible(t, start, &keys), row);
-                                softmax_gradient(
-                                    lse.row(t)[h],
-                                    delta[r],
-                                    row,
-                                    &mut dp[r * n..(r + 1) * n],
-                                );
-                            }
-                            let (pm, dsm) = (Mat::new(scores, rows, n), Mat::new(dp, rows, n));
-                            let own = (keys.start - base) * a..(keys.end - base) * a;
-                            gemm(
-                                Form::NN,
-                                scale,
-                                dsm,
-                                km,
-                                one,
-                                &mut MatMut::new(dqw, rows, a),
-                            );
-                            gemm(
-                                Form::TN,
-                                scale,
-                                dsm,
-                                qm,
-                                one,
-                                &mut MatMut::new(&mut dkw[own.clone()], n, a),
-                            );
-                            gemm(
-                                Form::TN,
-                                one,
-                                pm,
-                                dom,
-                                one,
-                                &mut MatMut::new(&mut dvw[own], n, a),
-                            );
-                        }
-                        for r in 0..rows {
-                            let dst = &mut dq.row_mut(first - base + r)[i * a..(i + 1) * a];
-                            simd::narrow(&dqw[r * a..(r + 1) * a], dst);
-                        }
+                        let (pm, dsm) = (Mat::new(scores, rows, n), Mat::new(dp, rows, n));
+                        let own = (keys.start - base) * a..(keys.end - base) * a;
+                        gemm(Form::NN, scale, dsm, km, one, &mut MatMut::new(dqw, rows, a));
+                        gemm(Form::TN, scale, dsm, qm, one, &mut MatMut::new(&mut dkw[own.clone()], n, a));
+                        gemm(Form::TN, one, pm, dom, one, &mut MatMut::new(&mut dvw[own], n, a));
+                    }
+                    for r in 0..rows {
+                        let dst = &mut dq.row_mut(first - base + r)[i * a..(i + 1) * a];
+                        simd::narrow(&dqw[r * a..(r + 1) * a], dst);
                     }
                 }
-                for t in 0..work.rows.len() {
-                    simd::narrow(&dkw[t * a..(t + 1) * a], dk.row_mut(t));
-                    simd::narrow(&dvw[t * a..(t + 1) * a], dv.row_mut(t));
-                }
-            },
-        );
+            }
+            for t in 0..work.rows.len() {
+                simd::narrow(&dkw[t * a..(t + 1) * a], dk.row_mut(t));
+                simd::narrow(&dvw[t * a..(t + 1) * a], dv.row_mut(t));
+            }
+        });
     }
 }

@@ -65,25 +65,19 @@ impl CpuKernel for CombineFwd {
         let (y, slots) = (cpu.read::<A>(self.y), cpu.read_i32(self.slot_of_pair));
         let shared = self.shared.map(|s| cpu.read::<A>(s));
         let d = y.cols;
-        cpu.workers.grid::<A::Acc, _>(
-            slots.rows,
-            BLOCK,
-            1,
-            cpu.write::<A>(self.out),
-            |piece, mut out, scratch| {
-                let sum = &mut scratch[..d];
-                for (i, t) in piece.rows.enumerate() {
-                    sum.fill(A::Acc::ZERO);
-                    for &slot in slots.row(t) {
-                        add_widened(y.row(slot as usize), sum);
-                    }
-                    if let Some(shared) = &shared {
-                        add_widened(shared.row(t), sum);
-                    }
-                    crate::cpu::simd::narrow(sum, out.row_mut(i));
+        cpu.workers.grid::<A::Acc, _>(slots.rows, BLOCK, 1, cpu.write::<A>(self.out), |piece, mut out, scratch| {
+            let sum = &mut scratch[..d];
+            for (i, t) in piece.rows.enumerate() {
+                sum.fill(A::Acc::ZERO);
+                for &slot in slots.row(t) {
+                    add_widened(y.row(slot as usize), sum);
                 }
-            },
-        );
+                if let Some(shared) = &shared {
+                    add_widened(shared.row(t), sum);
+                }
+                crate::cpu::simd::narrow(sum, out.row_mut(i));
+            }
+        });
     }
 }
 
@@ -118,24 +112,18 @@ impl Operation for CombineBwd {
 impl CpuKernel for CombineBwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
         let (dxs, slots) = (cpu.read::<A>(self.dxs), cpu.read_i32(self.slot_of_pair));
-        cpu.workers.grid::<A::Acc, _>(
-            slots.rows,
-            BLOCK,
-            1,
-            cpu.write::<A>(self.dx),
-            |piece, mut dx, scratch| {
-                let sum = &mut scratch[..dxs.cols];
-                for (i, t) in piece.rows.enumerate() {
-                    sum.fill(A::Acc::ZERO);
-                    if self.accumulate {
-                        crate::cpu::simd::widen(dx.as_mat().row(i), sum);
-                    }
-                    for &slot in slots.row(t) {
-                        add_widened(dxs.row(slot as usize), sum);
-                    }
-                    crate::cpu::simd::narrow(sum, dx.row_mut(i));
+        cpu.workers.grid::<A::Acc, _>(slots.rows, BLOCK, 1, cpu.write::<A>(self.dx), |piece, mut dx, scratch| {
+            let sum = &mut scratch[..dxs.cols];
+            for (i, t) in piece.rows.enumerate() {
+                sum.fill(A::Acc::ZERO);
+                if self.accumulate {
+                    crate::cpu::simd::widen(dx.as_mat().row(i), sum);
                 }
-            },
-        );
+                for &slot in slots.row(t) {
+                    add_widened(dxs.row(slot as usize), sum);
+                }
+                crate::cpu::simd::narrow(sum, dx.row_mut(i));
+            }
+        });
     }
 }

@@ -17,17 +17,15 @@
 //! Rounding: all in acc, one rounding at y and dx; p is recomputed in the backward pass (model.md §4.1, §4.4).
 //! Order: dw and db sum tokens in ascending order.
 
-use crate::cpu::simd::{self, simd_fn};
-use crate::cpu::{
-    Columns, Cpu, CpuKernel, Mat, MatMut, column_parts, store_gradient, store_transposed,
-};
+use crate::cpu::simd::simd_fn;
+use crate::cpu::{Columns, Cpu, CpuKernel, Mat, MatMut, column_parts, store_gradient, store_transposed};
 use crate::element::{Element, Real};
 use crate::program::{Access, Operation};
 use crate::tensor::{DType, Tensor};
 
 /// Tokens of a piece of the forward pass; columns are cut into parts of at least this many channels.
 const BLOCK: usize = 256;
-const CHANNELS: usize = 64;
+const CHANNELS: usize = 128;
 
 /// Convolves and activates.
 #[derive(Debug, Clone)]
@@ -77,70 +75,56 @@ fn taps_by_row<A: Element>(w: Mat<'_, A>, b: &[A], dst: &mut [A::Acc]) {
     }
 }
 
-simd_fn! {
-    /// `p += w * x` over the channels of a tap.
-    fn add_tap<A: Element>(w: &[A::Acc], x: &[A], p: &mut [A::Acc]) {
-        for ((p, w), x) in p.iter_mut().zip(w).zip(x) {
-            *p += *w * x.widen();
-        }
+/// `p += w * x` over the channels of a tap.
+#[inline(always)]
+fn add_tap<A: Element>(w: &[A::Acc], x: &[A], p: &mut [A::Acc]) {
+    for ((p, w), x) in p.iter_mut().zip(w).zip(x) {
+        *p += *w * x.widen();
+    }
+}
+
+#[inline(always)]
+fn silu_row<A: Element>(p: &[A::Acc], y: &mut [A]) {
+    for (y, p) in y.iter_mut().zip(p) {
+        *y = A::narrow(*p * p.sigmoid());
     }
 }
 
 simd_fn! {
-    fn silu_row<A: Element>(p: &[A::Acc], y: &mut [A]) {
-        for (y, p) in y.iter_mut().zip(p) {
-            *y = A::narrow(*p * p.sigmoid());
+    /// The tokens `first ..` of some channels.
+    fn forward_channels<A: Element>(x: Mat<'_, A>, start: &[i32], taps: &[A::Acc], first: usize, p: &mut [A::Acc], y: &mut MatMut<'_, A>) {
+        for i in 0..y.rows {
+            preactivation(&x, taps, first + i, start[first + i] as usize, p);
+            silu_row(p, y.row_mut(i));
         }
     }
 }
 
 /// Pre-activation of token `t` into `p`.
-fn preactivation<A: Element>(
-    x: &Mat<'_, A>,
-    taps: &[A::Acc],
-    t: usize,
-    start: usize,
-    p: &mut [A::Acc],
-) {
+#[inline(always)]
+fn preactivation<A: Element>(x: &Mat<'_, A>, taps: &[A::Acc], t: usize, start: usize, p: &mut [A::Acc]) {
     let (channels, kernel) = (p.len(), taps.len() / p.len() - 1);
     p.copy_from_slice(&taps[kernel * channels..]);
     for k in 0..kernel {
         if t + k + 1 >= start + kernel {
-            add_tap(
-                &taps[k * channels..(k + 1) * channels],
-                x.row(t + k + 1 - kernel),
-                p,
-            );
+            add_tap(&taps[k * channels..(k + 1) * channels], x.row(t + k + 1 - kernel), p);
         }
     }
 }
 
 impl CpuKernel for ConvSiluFwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
-        let (x, w, b) = (
-            cpu.read::<A>(self.x),
-            cpu.read::<A>(self.w),
-            cpu.read::<A>(self.b).row(0),
-        );
+        let (x, w, b) = (cpu.read::<A>(self.x), cpu.read::<A>(self.w), cpu.read::<A>(self.b).row(0));
         let start = cpu.read_i32(self.start).as_slice();
         let parts = column_parts(x.cols, CHANNELS);
         let width = x.cols / parts;
-        cpu.workers.grid::<A::Acc, _>(
-            x.rows,
-            BLOCK,
-            parts,
-            cpu.write::<A>(self.y),
-            |piece, mut y, scratch| {
-                let columns = piece.part * width..(piece.part + 1) * width;
-                let (taps, p) = scratch[..(w.cols + 2) * width].split_at_mut((w.cols + 1) * width);
-                taps_by_row(w.row_range(columns.clone()), &b[columns.clone()], taps);
-                let x = x.col_range(columns);
-                for (i, t) in piece.rows.enumerate() {
-                    preactivation(&x, taps, t, start[t] as usize, p);
-                    silu_row(p, y.row_mut(i));
-                }
-            },
-        );
+        cpu.workers.grid::<A::Acc, _>(x.rows, BLOCK, parts, cpu.write::<A>(self.y), |piece, mut y, scratch| {
+            let columns = piece.part * width..(piece.part + 1) * width;
+            let (taps, p) = scratch[..(w.cols + 2) * width].split_at_mut((w.cols + 1) * width);
+            taps_by_row(w.row_range(columns.clone()), &b[columns.clone()], taps);
+            let x = x.col_range(columns);
+            forward_channels(x, start, taps, piece.rows.start, p, &mut y);
+        });
     }
 }
 
@@ -186,93 +170,88 @@ impl Operation for ConvSiluBwd {
         self.dy.dtype
     }
     fn cpu_scratch(&self) -> usize {
-        // Taps and bias by row, the pre-activation, and a ring of K rows of dx; at least the transposed dw.
-        (2 * self.w.cols + 2) * self.x.cols
+        // Taps and bias by row, the pre-activation, a ring of K rows of dx, sums of dw and db.
+        (3 * self.w.cols + 3) * self.x.cols
+    }
+}
+
+/// Turns the pre-activation into its gradient.
+#[inline(always)]
+fn silu_gradient<A: Element>(dy: &[A], p: &mut [A::Acc]) {
+    for (p, dy) in p.iter_mut().zip(dy) {
+        let s = p.sigmoid();
+        *p = dy.widen() * s * (A::Acc::ONE + *p * (A::Acc::ONE - s));
     }
 }
 
 simd_fn! {
-    /// Turns the pre-activation into its gradient.
-    fn silu_gradient<A: Element>(dy: &[A], p: &mut [A::Acc]) {
-        for (p, dy) in p.iter_mut().zip(dy) {
-            let s = p.sigmoid();
-            *p = dy.widen() * s * (A::Acc::ONE + *p * (A::Acc::ONE - s));
+    /// All tokens of some channels: taps and bias by row in `taps`, sums of dw by tap and of db in `sums`, one row each.
+    /// Row t of dx receives from tokens t .. t + K - 1; slot t mod K of `ring` holds it meanwhile.
+    fn backward_channels<A: Element>(
+        dy: Mat<'_, A>,
+        x: Mat<'_, A>,
+        start: &[i32],
+        taps: &[A::Acc],
+        p: &mut [A::Acc],
+        ring: &mut [A::Acc],
+        sums: &mut [A::Acc],
+        dx: &mut MatMut<'_, A>,
+    ) {
+        let (rows, width) = (x.rows, x.cols);
+        let kernel = taps.len() / width - 1;
+        for t in 0..rows {
+            let first = start[t] as usize;
+            preactivation(&x, taps, t, first, p);
+            silu_gradient(dy.row(t), p);
+            for k in 0..kernel {
+                if t + k + 1 >= first + kernel {
+                    let s = t + k + 1 - kernel;
+                    let slot = &mut ring[s % kernel * width..(s % kernel + 1) * width];
+                    let (w, dw) = (&taps[k * width..(k + 1) * width], &mut sums[k * width..(k + 1) * width]);
+                    let x = x.row(s);
+                    for i in 0..width {
+                        slot[i] += w[i] * p[i];
+                        dw[i] += p[i] * x[i].widen();
+                    }
+                }
+            }
+            for (d, p) in sums[kernel * width..].iter_mut().zip(p.iter()) {
+                *d += *p;
+            }
+            if t + 1 >= kernel {
+                finish_row(ring, t + 1 - kernel, kernel, dx);
+            }
         }
-    }
-}
-
-simd_fn! {
-    /// `dx += w * dp` and `dw += dp * x` over the channels of a tap.
-    fn tap_gradient<A: Element>(w: &[A::Acc], dp: &[A::Acc], x: &[A], dx: &mut [A::Acc], dw: &mut [A::Acc]) {
-        for i in 0..dp.len() {
-            dx[i] += w[i] * dp[i];
-            dw[i] += dp[i] * x[i].widen();
+        for s in (rows + 1).saturating_sub(kernel)..rows {
+            finish_row(ring, s, kernel, dx);
         }
     }
 }
 
 impl CpuKernel for ConvSiluBwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
-        let (dy, x, w) = (
-            cpu.read::<A>(self.dy),
-            cpu.read::<A>(self.x),
-            cpu.read::<A>(self.w),
-        );
-        let (b, start) = (
-            cpu.read::<A>(self.b).row(0),
-            cpu.read_i32(self.start).as_slice(),
-        );
+        let (dy, x, w) = (cpu.read::<A>(self.dy), cpu.read::<A>(self.x), cpu.read::<A>(self.w));
+        let (b, start) = (cpu.read::<A>(self.b).row(0), cpu.read_i32(self.start).as_slice());
         let (kernel, rows) = (w.cols, x.rows);
         let parts = column_parts(x.cols, CHANNELS);
         let width = x.cols / parts;
         let mut partial = cpu.write::<A::Acc>(self.partial);
-        let out = (
-            Columns(cpu.write::<A>(self.dx)),
-            Columns(partial.reborrow()),
-        );
-        cpu.workers.grid::<A::Acc, _>(
-            rows.max(1),
-            usize::MAX,
-            parts,
-            out,
-            |piece, (mut dx, mut sums), scratch| {
-                let columns = piece.part * width..(piece.part + 1) * width;
-                let (taps, rest) = scratch.split_at_mut((kernel + 1) * width);
-                let (p, rest) = rest.split_at_mut(width);
-                let ring = &mut rest[..kernel * width];
-                taps_by_row(w.row_range(columns.clone()), &b[columns.clone()], taps);
-                let (x, dy) = (x.col_range(columns.clone()), dy.col_range(columns));
-                for k in 0..=kernel {
-                    sums.0.row_mut(k).fill(A::Acc::ZERO);
-                }
-                ring.fill(A::Acc::ZERO);
-                for t in 0..rows {
-                    // Row t of dx receives from tokens t .. t + K - 1; slot t mod K holds it meanwhile.
-                    preactivation(&x, taps, t, start[t] as usize, p);
-                    silu_gradient(dy.row(t), p);
-                    for k in 0..kernel {
-                        if t + k + 1 >= start[t] as usize + kernel {
-                            let s = t + k + 1 - kernel;
-                            let slot = &mut ring[s % kernel * width..(s % kernel + 1) * width];
-                            tap_gradient(
-                                &taps[k * width..(k + 1) * width],
-                                p,
-                                x.row(s),
-                                slot,
-                                sums.0.row_mut(k),
-                            );
-                        }
-                    }
-                    super::rms_norm::add_to(p, sums.0.row_mut(kernel));
-                    if t + 1 >= kernel {
-                        finish_row(ring, t + 1 - kernel, kernel, &mut dx.0);
-                    }
-                }
-                for s in (rows + 1).saturating_sub(kernel)..rows {
-                    finish_row(ring, s, kernel, &mut dx.0);
-                }
-            },
-        );
+        let out = (Columns(cpu.write::<A>(self.dx)), Columns(partial.reborrow()));
+        cpu.workers.grid::<A::Acc, _>(rows.max(1), usize::MAX, parts, out, |piece, (mut dx, mut sums), scratch| {
+            let columns = piece.part * width..(piece.part + 1) * width;
+            let (taps, rest) = scratch.split_at_mut((kernel + 1) * width);
+            let (p, rest) = rest.split_at_mut(width);
+            let (ring, rest) = rest.split_at_mut(kernel * width);
+            let own = &mut rest[..(kernel + 1) * width];
+            taps_by_row(w.row_range(columns.clone()), &b[columns.clone()], taps);
+            let (x, dy) = (x.col_range(columns.clone()), dy.col_range(columns));
+            ring.fill(A::Acc::ZERO);
+            own.fill(A::Acc::ZERO);
+            backward_channels(dy, x, start, taps, p, ring, own, &mut dx.0);
+            for k in 0..=kernel {
+                sums.0.row_mut(k).copy_from_slice(&own[k * width..(k + 1) * width]);
+            }
+        });
         let partial = partial.as_mat();
         store_transposed(cpu, partial.row_range(0..kernel), self.dw, self.accumulate);
         store_gradient(cpu, partial.row(kernel), self.db, self.accumulate);
@@ -280,8 +259,11 @@ impl CpuKernel for ConvSiluBwd {
 }
 
 /// Writes the finished row `s` of dx from its ring slot and clears the slot.
+#[inline(always)]
 fn finish_row<A: Element>(ring: &mut [A::Acc], s: usize, kernel: usize, dx: &mut MatMut<'_, A>) {
     let slot = &mut ring[s % kernel * dx.cols..(s % kernel + 1) * dx.cols];
-    simd::narrow(slot, dx.row_mut(s));
-    slot.fill(A::Acc::ZERO);
+    for (d, v) in dx.row_mut(s).iter_mut().zip(slot) {
+        *d = A::narrow(*v);
+        *v = A::Acc::ZERO;
+    }
 }

@@ -108,10 +108,7 @@ impl Operation for LinearCrossEntropy {
     fn flops(&self) -> u64 {
         let one = 2 * self.w.rows as u64 * self.w.cols as u64;
         let products = |h: &LossHead| 1 + u64::from(h.dh.is_some()) + u64::from(self.dw.is_some());
-        self.heads
-            .iter()
-            .map(|h| h.h.rows as u64 * one * products(h))
-            .sum()
+        self.heads.iter().map(|h| h.h.rows as u64 * one * products(h)).sum()
     }
     fn cpu_scratch(&self) -> usize {
         let act = self.w.dtype;
@@ -165,16 +162,10 @@ impl CpuKernel for LinearCrossEntropy {
         let mut dw = self.dw.map(|dw| cpu.gradient::<A::Acc>(dw));
         let mut accumulate = self.accumulate;
         let count = |mask: &[i32]| mask.iter().filter(|m| **m != 0).count();
-        let lm_tokens = self
-            .heads
-            .first()
-            .map_or(0, |h| count(cpu.read_i32(h.mask).as_slice()));
+        let lm_tokens = self.heads.first().map_or(0, |h| count(cpu.read_i32(h.mask).as_slice()));
         for head in &self.heads {
             let h = cpu.read::<A>(head.h);
-            let (label, mask) = (
-                cpu.read_i32(head.label).as_slice(),
-                cpu.read_i32(head.mask).as_slice(),
-            );
+            let (label, mask) = (cpu.read_i32(head.label).as_slice(), cpu.read_i32(head.mask).as_slice());
             let mut ce = cpu.write::<A::Acc>(head.ce.reshape(h.rows, 1));
             let mut dh = head.dh.map(|dh| cpu.write::<A>(dh));
             let tokens = count(mask);
@@ -189,61 +180,33 @@ impl CpuKernel for LinearCrossEntropy {
                 let rows = first..(first + tile).min(h.rows);
                 let n = rows.len();
                 let mut z = logits.row_range(0..n);
-                matmul::<A, A>(
-                    &cpu.workers,
-                    Form::NT,
-                    h.row_range(rows.clone()),
-                    w,
-                    false,
-                    z.reborrow(),
-                );
+                matmul::<A, A>(&cpu.workers, Form::NT, h.row_range(rows.clone()), w, false, z.reborrow());
                 let tile_hits = core::sync::atomic::AtomicUsize::new(0);
                 let out = (z.reborrow(), ce.row_range(rows.clone()));
-                cpu.workers
-                    .grid::<A::Acc, _>(n, 8, 1, out, |piece, (mut z, mut ce), _| {
-                        for (i, r) in piece.rows.enumerate() {
-                            let t = first + r;
-                            let on = mask[t] != 0;
-                            let label = usize::try_from(label[t]).ok().filter(|l| *l < w.rows);
-                            let c = if on {
-                                A::Acc::from_f64(scale)
-                            } else {
-                                A::Acc::ZERO
-                            };
-                            let (loss, hit) = loss_row(z.row_mut(i), label, head.dh.map(|_| c));
-                            ce.row_mut(i)[0] = loss;
-                            if hit && on {
-                                tile_hits.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
-                            }
+                cpu.workers.grid::<A::Acc, _>(n, 8, 1, out, |piece, (mut z, mut ce), _| {
+                    for (i, r) in piece.rows.enumerate() {
+                        let t = first + r;
+                        let on = mask[t] != 0;
+                        let label = usize::try_from(label[t]).ok().filter(|l| *l < w.rows);
+                        let c = if on { A::Acc::from_f64(scale) } else { A::Acc::ZERO };
+                        let (loss, hit) = loss_row(z.row_mut(i), label, head.dh.map(|_| c));
+                        ce.row_mut(i)[0] = loss;
+                        if hit && on {
+                            tile_hits.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
                         }
-                    });
+                    }
+                });
                 hits += tile_hits.into_inner();
                 if let Some(dh) = &mut dh {
-                    matmul::<A, A>(
-                        &cpu.workers,
-                        Form::NN,
-                        z.as_mat(),
-                        w,
-                        false,
-                        dh.row_range(rows.clone()),
-                    );
+                    matmul::<A, A>(&cpu.workers, Form::NN, z.as_mat(), w, false, dh.row_range(rows.clone()));
                     if let Some(dw) = &mut dw {
-                        weight_gradient(
-                            &cpu.workers,
-                            z.as_mat(),
-                            h.row_range(rows),
-                            accumulate,
-                            dw.reborrow(),
-                        );
+                        weight_gradient(&cpu.workers, z.as_mat(), h.row_range(rows), accumulate, dw.reborrow());
                         accumulate = true;
                     }
                 }
             }
             let ce = ce.as_mat();
-            let sum: f64 = (0..h.rows)
-                .filter(|t| mask[*t] != 0)
-                .map(|t| ce.row(t)[0].to_f64())
-                .sum();
+            let sum: f64 = (0..h.rows).filter(|t| mask[*t] != 0).map(|t| ce.row(t)[0].to_f64()).sum();
             let mut metric = cpu.write::<f64>(head.metric);
             let metric = metric.row_mut(0);
             metric[0] += sum;

@@ -44,16 +44,9 @@ impl Operation for DispatchPlan {
 impl CpuKernel for DispatchPlan {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
         let idx = cpu.read_i32(self.idx).as_slice();
-        let (mut offsets, mut pairs) = (
-            cpu.write_i32(self.offsets),
-            cpu.write_i32(self.pair_of_slot),
-        );
+        let (mut offsets, mut pairs) = (cpu.write_i32(self.offsets), cpu.write_i32(self.pair_of_slot));
         let mut slots = cpu.write_i32(self.slot_of_pair);
-        let (offsets, pairs, slots) = (
-            offsets.as_mut_slice(),
-            pairs.as_mut_slice(),
-            slots.as_mut_slice(),
-        );
+        let (offsets, pairs, slots) = (offsets.as_mut_slice(), pairs.as_mut_slice(), slots.as_mut_slice());
         let experts = offsets.len() - 1;
         // Counting sort: counts one place to the right, then running starts, which end as the starts of the next expert.
         offsets.fill(0);

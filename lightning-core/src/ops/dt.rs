@@ -50,24 +50,15 @@ impl Operation for SoftplusDtFwd {
 
 impl CpuKernel for SoftplusDtFwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
-        let (raw, bias) = (
-            cpu.read::<A>(self.raw),
-            cpu.read::<A::Acc>(self.bias).row(0),
-        );
+        let (raw, bias) = (cpu.read::<A>(self.raw), cpu.read::<A::Acc>(self.bias).row(0));
         let min = A::Acc::from_f64(self.dt_min);
-        cpu.workers.grid::<A::Acc, _>(
-            raw.rows,
-            BLOCK,
-            1,
-            cpu.write::<A::Acc>(self.delta),
-            |piece, mut delta, _| {
-                for (i, t) in piece.rows.enumerate() {
-                    for ((d, r), b) in delta.row_mut(i).iter_mut().zip(raw.row(t)).zip(bias) {
-                        *d = min.max((r.widen() + *b).softplus());
-                    }
+        cpu.workers.grid::<A::Acc, _>(raw.rows, BLOCK, 1, cpu.write::<A::Acc>(self.delta), |piece, mut delta, _| {
+            for (i, t) in piece.rows.enumerate() {
+                for ((d, r), b) in delta.row_mut(i).iter_mut().zip(raw.row(t)).zip(bias) {
+                    *d = min.max((r.widen() + *b).softplus());
                 }
-            },
-        );
+            }
+        });
     }
 }
 
@@ -116,41 +107,24 @@ impl Operation for SoftplusDtBwd {
 
 impl CpuKernel for SoftplusDtBwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
-        let (raw, bias) = (
-            cpu.read::<A>(self.raw),
-            cpu.read::<A::Acc>(self.bias).row(0),
-        );
+        let (raw, bias) = (cpu.read::<A>(self.raw), cpu.read::<A::Acc>(self.bias).row(0));
         let ddelta = cpu.read::<A::Acc>(self.ddelta);
         let min = A::Acc::from_f64(self.dt_min);
         let mut partial = cpu.write::<A::Acc>(self.partial);
-        let out = (
-            cpu.write::<A>(self.draw),
-            PerBlock::new(partial.reborrow(), BLOCK, 1),
-        );
-        cpu.workers
-            .grid::<A::Acc, _>(raw.rows, BLOCK, 1, out, |piece, (mut draw, mut sums), _| {
-                let sum = sums.mat.row_mut(0);
-                sum.fill(A::Acc::ZERO);
-                for (i, t) in piece.rows.enumerate() {
-                    for (h, d) in draw.row_mut(i).iter_mut().enumerate() {
-                        let z = raw.row(t)[h].widen() + bias[h];
-                        let above = self.dt_min <= 0.0 || z.softplus() >= min;
-                        let g = if above {
-                            ddelta.row(t)[h] * z.sigmoid()
-                        } else {
-                            A::Acc::ZERO
-                        };
-                        *d = A::narrow(g);
-                        sum[h] += g;
-                    }
+        let out = (cpu.write::<A>(self.draw), PerBlock::new(partial.reborrow(), BLOCK, 1));
+        cpu.workers.grid::<A::Acc, _>(raw.rows, BLOCK, 1, out, |piece, (mut draw, mut sums), _| {
+            let sum = sums.mat.row_mut(0);
+            sum.fill(A::Acc::ZERO);
+            for (i, t) in piece.rows.enumerate() {
+                for (h, d) in draw.row_mut(i).iter_mut().enumerate() {
+                    let z = raw.row(t)[h].widen() + bias[h];
+                    let above = self.dt_min <= 0.0 || z.softplus() >= min;
+                    let g = if above { ddelta.row(t)[h] * z.sigmoid() } else { A::Acc::ZERO };
+                    *d = A::narrow(g);
+                    sum[h] += g;
                 }
-            });
-        sum_blocks(
-            cpu,
-            partial,
-            raw.rows.div_ceil(BLOCK),
-            self.dbias,
-            self.accumulate,
-        );
+            }
+        });
+        sum_blocks(cpu, partial, raw.rows.div_ceil(BLOCK), self.dbias, self.accumulate);
     }
 }

@@ -43,17 +43,11 @@ impl Operation for EmbeddingFwd {
 impl CpuKernel for EmbeddingFwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
         let (ids, table) = (cpu.read_i32(self.ids).as_slice(), cpu.read::<A>(self.table));
-        cpu.workers.grid::<A::Acc, _>(
-            ids.len(),
-            256,
-            1,
-            cpu.write::<A>(self.y),
-            |piece, mut y, _| {
-                for (i, t) in piece.rows.enumerate() {
-                    y.row_mut(i).copy_from_slice(table.row(ids[t] as usize));
-                }
-            },
-        );
+        cpu.workers.grid::<A::Acc, _>(ids.len(), 256, 1, cpu.write::<A>(self.y), |piece, mut y, _| {
+            for (i, t) in piece.rows.enumerate() {
+                y.row_mut(i).copy_from_slice(table.row(ids[t] as usize));
+            }
+        });
     }
 }
 
@@ -99,24 +93,18 @@ impl EmbeddingBwd {
         let parts = column_parts(dy.cols, 32);
         let width = dy.cols / parts;
         let table = Columns(cpu.write::<G>(self.dtable));
-        cpu.workers.grid::<A::Acc, _>(
-            dy.rows.max(1),
-            usize::MAX,
-            parts,
-            table,
-            |piece, Columns(mut table), _| {
-                if !self.accumulate {
-                    for v in 0..table.rows {
-                        table.row_mut(v).fill(G::narrow(A::Acc::ZERO));
-                    }
+        cpu.workers.grid::<A::Acc, _>(dy.rows.max(1), usize::MAX, parts, table, |piece, Columns(mut table), _| {
+            if !self.accumulate {
+                for v in 0..table.rows {
+                    table.row_mut(v).fill(G::narrow(A::Acc::ZERO));
                 }
-                for (t, &id) in ids.iter().enumerate() {
-                    let src = &dy.row(t)[piece.part * width..(piece.part + 1) * width];
-                    for (d, s) in table.row_mut(id as usize).iter_mut().zip(src) {
-                        *d = G::narrow(d.widen() + s.widen());
-                    }
+            }
+            for (t, &id) in ids.iter().enumerate() {
+                let src = &dy.row(t)[piece.part * width..(piece.part + 1) * width];
+                for (d, s) in table.row_mut(id as usize).iter_mut().zip(src) {
+                    *d = G::narrow(d.widen() + s.widen());
                 }
-            },
-        );
+            }
+        });
     }
 }

@@ -114,10 +114,7 @@ simd_fn! {
 
 impl CpuKernel for ExpertsFwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
-        let (x, weight) = (
-            cpu.read::<A>(self.x),
-            cpu.read::<A::Acc>(self.weight).as_slice(),
-        );
+        let (x, weight) = (cpu.read::<A>(self.x), cpu.read::<A::Acc>(self.weight).as_slice());
         let offsets = cpu.read_i32(self.offsets).as_slice();
         let pairs = cpu.read_i32(self.pair_of_slot).as_slice();
         let (up, down) = (cpu.read::<A>(self.up), cpu.read::<A>(self.down));
@@ -126,36 +123,21 @@ impl CpuKernel for ExpertsFwd {
         let (k, experts) = (pairs.len() / x.rows.max(1), offsets.len() - 1);
         let (f, d) = (p.cols, x.cols);
         let out = (xs, p, a, y);
-        cpu.workers
-            .pieces::<A::Acc>(piece_bound(pairs.len(), experts), |index, scratch| {
-                let Some((e, slots)) = expert_piece(offsets, index) else {
-                    return;
-                };
-                // SAFETY: pieces own disjoint slots, and the four outputs are not used elsewhere meanwhile.
-                let (mut xs, mut p, mut a, mut y) = unsafe { out.tile(slots.clone(), 0, 1) };
-                for (i, s) in slots.clone().enumerate() {
-                    xs.row_mut(i).copy_from_slice(x.row(pairs[s] as usize / k));
-                }
-                product::<A, A>(
-                    Form::NT,
-                    xs.as_mat(),
-                    up.row_range(e * f..(e + 1) * f),
-                    false,
-                    &mut p,
-                    scratch,
-                );
-                for (i, s) in slots.enumerate() {
-                    activate(p.as_mat().row(i), weight[pairs[s] as usize], a.row_mut(i));
-                }
-                product::<A, A>(
-                    Form::NT,
-                    a.as_mat(),
-                    down.row_range(e * d..(e + 1) * d),
-                    false,
-                    &mut y,
-                    scratch,
-                );
-            });
+        cpu.workers.pieces::<A::Acc>(piece_bound(pairs.len(), experts), |index, scratch| {
+            let Some((e, slots)) = expert_piece(offsets, index) else {
+                return;
+            };
+            // SAFETY: pieces own disjoint slots, and the four outputs are not used elsewhere meanwhile.
+            let (mut xs, mut p, mut a, mut y) = unsafe { out.tile(slots.clone(), 0, 1) };
+            for (i, s) in slots.clone().enumerate() {
+                xs.row_mut(i).copy_from_slice(x.row(pairs[s] as usize / k));
+            }
+            product::<A, A>(Form::NT, xs.as_mat(), up.row_range(e * f..(e + 1) * f), false, &mut p, scratch);
+            for (i, s) in slots.enumerate() {
+                activate(p.as_mat().row(i), weight[pairs[s] as usize], a.row_mut(i));
+            }
+            product::<A, A>(Form::NT, a.as_mat(), down.row_range(e * d..(e + 1) * d), false, &mut y, scratch);
+        });
     }
 }
 
@@ -212,9 +194,7 @@ impl Operation for ExpertsBwd {
     }
     fn cpu_scratch(&self) -> usize {
         let act = self.dout.dtype;
-        self.dweights
-            .map_or(0, |(d, _)| product_scratch(act, d.dtype))
-            .max(product_scratch(act, act))
+        self.dweights.map_or(0, |(d, _)| product_scratch(act, d.dtype)).max(product_scratch(act, act))
     }
 }
 
@@ -239,10 +219,7 @@ simd_fn! {
 impl CpuKernel for ExpertsBwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
         let fwd = &self.fwd;
-        let (dout, weight) = (
-            cpu.read::<A>(self.dout),
-            cpu.read::<A::Acc>(fwd.weight).as_slice(),
-        );
+        let (dout, weight) = (cpu.read::<A>(self.dout), cpu.read::<A::Acc>(fwd.weight).as_slice());
         let offsets = cpu.read_i32(fwd.offsets).as_slice();
         let pairs = cpu.read_i32(fwd.pair_of_slot).as_slice();
         let (up, down) = (cpu.read::<A>(fwd.up), cpu.read::<A>(fwd.down));
@@ -250,62 +227,30 @@ impl CpuKernel for ExpertsBwd {
         let dxs = cpu.write::<A>(self.dxs);
         // One row per pair, so that pieces can write the pairs of their slots.
         let dweight = cpu.write::<A::Acc>(self.dweight.reshape(pairs.len(), 1));
-        let mut workspaces = (
-            cpu.write::<A>(self.dys),
-            cpu.write::<A>(self.a),
-            cpu.write::<A>(self.dp),
-        );
+        let mut workspaces = (cpu.write::<A>(self.dys), cpu.write::<A>(self.a), cpu.write::<A>(self.dp));
         let (k, experts) = (pairs.len() / dout.rows.max(1), offsets.len() - 1);
         let (f, d) = (p.cols, dout.cols);
-        let out = (
-            dxs,
-            (
-                workspaces.0.reborrow(),
-                workspaces.1.reborrow(),
-                workspaces.2.reborrow(),
-            ),
-        );
-        cpu.workers
-            .pieces::<A::Acc>(piece_bound(pairs.len(), experts), |index, scratch| {
-                let Some((e, slots)) = expert_piece(offsets, index) else {
-                    return;
-                };
-                // SAFETY: pieces own disjoint slots, and the outputs are not used elsewhere meanwhile.
-                let (mut dxs, (mut dys, mut a, mut dp)) = unsafe { out.tile(slots.clone(), 0, 1) };
-                for (i, s) in slots.clone().enumerate() {
-                    dys.row_mut(i)
-                        .copy_from_slice(dout.row(pairs[s] as usize / k));
-                }
-                product::<A, A>(
-                    Form::NN,
-                    dys.as_mat(),
-                    down.row_range(e * d..(e + 1) * d),
-                    false,
-                    &mut dp,
-                    scratch,
-                );
-                for (i, s) in slots.enumerate() {
-                    let pair = pairs[s] as usize;
-                    let dw =
-                        activation_gradient(p.row(s), weight[pair], a.row_mut(i), dp.row_mut(i));
-                    // SAFETY: every pair has one slot, hence one piece.
-                    unsafe { dweight.tile(pair..pair + 1, 0, 1) }.row_mut(0)[0] = dw;
-                }
-                product::<A, A>(
-                    Form::NN,
-                    dp.as_mat(),
-                    up.row_range(e * f..(e + 1) * f),
-                    false,
-                    &mut dxs,
-                    scratch,
-                );
-            });
+        let out = (dxs, (workspaces.0.reborrow(), workspaces.1.reborrow(), workspaces.2.reborrow()));
+        cpu.workers.pieces::<A::Acc>(piece_bound(pairs.len(), experts), |index, scratch| {
+            let Some((e, slots)) = expert_piece(offsets, index) else {
+                return;
+            };
+            // SAFETY: pieces own disjoint slots, and the outputs are not used elsewhere meanwhile.
+            let (mut dxs, (mut dys, mut a, mut dp)) = unsafe { out.tile(slots.clone(), 0, 1) };
+            for (i, s) in slots.clone().enumerate() {
+                dys.row_mut(i).copy_from_slice(dout.row(pairs[s] as usize / k));
+            }
+            product::<A, A>(Form::NN, dys.as_mat(), down.row_range(e * d..(e + 1) * d), false, &mut dp, scratch);
+            for (i, s) in slots.enumerate() {
+                let pair = pairs[s] as usize;
+                let dw = activation_gradient(p.row(s), weight[pair], a.row_mut(i), dp.row_mut(i));
+                // SAFETY: every pair has one slot, hence one piece.
+                unsafe { dweight.tile(pair..pair + 1, 0, 1) }.row_mut(0)[0] = dw;
+            }
+            product::<A, A>(Form::NN, dp.as_mat(), up.row_range(e * f..(e + 1) * f), false, &mut dxs, scratch);
+        });
         if let Some((dup, ddown)) = self.dweights {
-            let (dys, a, dp) = (
-                workspaces.0.as_mat(),
-                workspaces.1.as_mat(),
-                workspaces.2.as_mat(),
-            );
+            let (dys, a, dp) = (workspaces.0.as_mat(), workspaces.1.as_mat(), workspaces.2.as_mat());
             let gradients = (cpu.gradient::<A::Acc>(dup), cpu.gradient::<A::Acc>(ddown));
             cpu.workers.pieces::<A::Acc>(2 * experts, |index, scratch| {
                 let e = index / 2;

@@ -38,16 +38,10 @@ impl CpuKernel for Fill {
             return;
         }
         let value = A::narrow(A::Acc::from_f64(self.value));
-        cpu.workers.grid::<A::Acc, _>(
-            self.dst.rows,
-            1024,
-            1,
-            cpu.write::<A>(self.dst),
-            |piece, mut dst, _| {
-                for i in 0..piece.rows.len() {
-                    dst.row_mut(i).fill(value);
-                }
-            },
-        );
+        cpu.workers.grid::<A::Acc, _>(self.dst.rows, 1024, 1, cpu.write::<A>(self.dst), |piece, mut dst, _| {
+            for i in 0..piece.rows.len() {
+                dst.row_mut(i).fill(value);
+            }
+        });
     }
 }

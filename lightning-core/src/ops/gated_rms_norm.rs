@@ -82,34 +82,19 @@ simd_fn! {
 
 impl CpuKernel for GatedRmsNormFwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
-        let (y, z, w) = (
-            cpu.read::<A>(self.y),
-            cpu.read::<A>(self.z),
-            cpu.read::<A>(self.w).row(0),
-        );
+        let (y, z, w) = (cpu.read::<A>(self.y), cpu.read::<A>(self.z), cpu.read::<A>(self.w).row(0));
         let width = y.cols / self.groups;
         let out = (cpu.write::<A>(self.o), cpu.write::<A::Acc>(self.rstd));
-        cpu.workers.grid::<A::Acc, _>(
-            y.rows,
-            BLOCK,
-            1,
-            out,
-            |piece, (mut o, mut rstd), scratch| {
-                let u = &mut scratch[..y.cols];
-                for (i, t) in piece.rows.enumerate() {
-                    gate(y.row(t), z.row(t), u);
-                    for g in 0..self.groups {
-                        let c = g * width..(g + 1) * width;
-                        rstd.row_mut(i)[g] = normalize_group(
-                            &u[c.clone()],
-                            &w[c.clone()],
-                            self.eps,
-                            &mut o.row_mut(i)[c],
-                        );
-                    }
+        cpu.workers.grid::<A::Acc, _>(y.rows, BLOCK, 1, out, |piece, (mut o, mut rstd), scratch| {
+            let u = &mut scratch[..y.cols];
+            for (i, t) in piece.rows.enumerate() {
+                gate(y.row(t), z.row(t), u);
+                for g in 0..self.groups {
+                    let c = g * width..(g + 1) * width;
+                    rstd.row_mut(i)[g] = normalize_group(&u[c.clone()], &w[c.clone()], self.eps, &mut o.row_mut(i)[c]);
                 }
-            },
-        );
+            }
+        });
     }
 }
 
@@ -195,49 +180,33 @@ simd_fn! {
 
 impl CpuKernel for GatedRmsNormBwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
-        let (dout, y, z) = (
-            cpu.read::<A>(self.dout),
-            cpu.read::<A>(self.y),
-            cpu.read::<A>(self.z),
-        );
+        let (dout, y, z) = (cpu.read::<A>(self.dout), cpu.read::<A>(self.y), cpu.read::<A>(self.z));
         let (w, rstd) = (cpu.read::<A>(self.w).row(0), cpu.read::<A::Acc>(self.rstd));
         let width = y.cols / self.groups;
         let mut partial = cpu.write::<A::Acc>(self.partial);
         let sums = PerBlock::new(partial.reborrow(), BLOCK, 1);
         let out = (cpu.write::<A>(self.dy), cpu.write::<A>(self.dz), sums);
-        cpu.workers.grid::<A::Acc, _>(
-            y.rows,
-            BLOCK,
-            1,
-            out,
-            |piece, (mut dy, mut dz, mut sums), scratch| {
-                let u = &mut scratch[..y.cols];
-                sums.mat.row_mut(0).fill(A::Acc::ZERO);
-                for (i, t) in piece.rows.enumerate() {
-                    gate(y.row(t), z.row(t), u);
-                    for g in 0..self.groups {
-                        let c = g * width..(g + 1) * width;
-                        group_gradient(
-                            &dout.row(t)[c.clone()],
-                            &y.row(t)[c.clone()],
-                            &z.row(t)[c.clone()],
-                            &w[c.clone()],
-                            &u[c.clone()],
-                            rstd.row(t)[g],
-                            &mut dy.row_mut(i)[c.clone()],
-                            &mut dz.row_mut(i)[c.clone()],
-                            &mut sums.mat.row_mut(0)[c],
-                        );
-                    }
+        cpu.workers.grid::<A::Acc, _>(y.rows, BLOCK, 1, out, |piece, (mut dy, mut dz, mut sums), scratch| {
+            let u = &mut scratch[..y.cols];
+            sums.mat.row_mut(0).fill(A::Acc::ZERO);
+            for (i, t) in piece.rows.enumerate() {
+                gate(y.row(t), z.row(t), u);
+                for g in 0..self.groups {
+                    let c = g * width..(g + 1) * width;
+                    group_gradient(
+                        &dout.row(t)[c.clone()],
+                        &y.row(t)[c.clone()],
+                        &z.row(t)[c.clone()],
+                        &w[c.clone()],
+                        &u[c.clone()],
+                        rstd.row(t)[g],
+                        &mut dy.row_mut(i)[c.clone()],
+                        &mut dz.row_mut(i)[c.clone()],
+                        &mut sums.mat.row_mut(0)[c],
+                    );
                 }
-            },
-        );
-        sum_blocks(
-            cpu,
-            partial,
-            y.rows.div_ceil(BLOCK),
-            self.dw,
-            self.accumulate,
-        );
+            }
+        });
+        sum_blocks(cpu, partial, y.rows.div_ceil(BLOCK), self.dw, self.accumulate);
     }
 }

@@ -66,11 +66,7 @@ fn product_flops(t: usize, o: usize, i: usize) -> u64 {
 /// Scratch of a product over storage type `dtype` whose result is kept in `result`.
 pub(super) fn product_scratch(dtype: DType, result: DType) -> usize {
     let acc = dtype.accumulator();
-    if dtype == acc && result == acc {
-        0
-    } else {
-        MATMUL_SCRATCH
-    }
+    if dtype == acc && result == acc { 0 } else { MATMUL_SCRATCH }
 }
 
 impl Operation for LinearFwd {
@@ -90,10 +86,7 @@ impl Operation for LinearFwd {
     }
     fn flops(&self) -> u64 {
         let (t, o, i) = (self.x.rows, self.w.rows, self.w.cols);
-        product_flops(t, o, i)
-            + self
-                .adapter
-                .map_or(0, |a| product_flops(t, a.a.rows, o + i))
+        product_flops(t, o, i) + self.adapter.map_or(0, |a| product_flops(t, a.a.rows, o + i))
     }
     fn cpu_scratch(&self) -> usize {
         product_scratch(self.x.dtype, self.y.dtype)
@@ -107,14 +100,7 @@ impl CpuKernel for LinearFwd {
         matmul(w, Form::NT, x, cpu.read::<A>(self.w), false, y.reborrow());
         if let Some(adapter) = &self.adapter {
             let mut u = cpu.write::<A>(adapter.u);
-            matmul(
-                w,
-                Form::NT,
-                x,
-                cpu.read::<A>(adapter.a),
-                false,
-                u.reborrow(),
-            );
+            matmul(w, Form::NT, x, cpu.read::<A>(adapter.a), false, u.reborrow());
             scale_rows(&mut u, adapter.scale);
             matmul(w, Form::NT, u.as_mat(), cpu.read::<A>(adapter.b), true, y);
         }
@@ -180,19 +166,12 @@ impl Operation for LinearBwd {
     fn flops(&self) -> u64 {
         let (t, o, i) = (self.x.rows, self.w.rows, self.w.cols);
         let products = u64::from(self.dx.is_some()) + u64::from(self.dw.is_some());
-        products * product_flops(t, o, i)
-            + self
-                .adapter
-                .map_or(0, |(a, _)| 2 * product_flops(t, a.a.rows, o + i))
+        products * product_flops(t, o, i) + self.adapter.map_or(0, |(a, _)| 2 * product_flops(t, a.a.rows, o + i))
     }
     fn cpu_scratch(&self) -> usize {
         let dw = self.dw.map_or(self.dy.dtype.accumulator(), |d| d.dtype);
         let da = self.adapter.map_or(dw, |(_, g)| g.da.dtype);
-        [dw, da, self.dy.dtype]
-            .iter()
-            .map(|d| product_scratch(self.dy.dtype, *d))
-            .max()
-            .unwrap_or(0)
+        [dw, da, self.dy.dtype].iter().map(|d| product_scratch(self.dy.dtype, *d)).max().unwrap_or(0)
     }
 }
 
@@ -201,46 +180,20 @@ impl CpuKernel for LinearBwd {
         let (w, dy, x) = (&cpu.workers, cpu.read::<A>(self.dy), cpu.read::<A>(self.x));
         let mut dx = self.dx.map(|dx| cpu.write::<A>(dx));
         if let Some(dx) = &mut dx {
-            matmul(
-                w,
-                Form::NN,
-                dy,
-                cpu.read::<A>(self.w),
-                self.accumulate_dx,
-                dx.reborrow(),
-            );
+            matmul(w, Form::NN, dy, cpu.read::<A>(self.w), self.accumulate_dx, dx.reborrow());
         }
         if let Some(dw) = self.dw {
             weight_gradient(w, dy, x, self.accumulate_dw, cpu.gradient(dw));
         }
         if let Some((adapter, gradients)) = &self.adapter {
             let mut v = cpu.write::<A>(gradients.v);
-            matmul(
-                w,
-                Form::NN,
-                dy,
-                cpu.read::<A>(adapter.b),
-                false,
-                v.reborrow(),
-            );
+            matmul(w, Form::NN, dy, cpu.read::<A>(adapter.b), false, v.reborrow());
             scale_rows(&mut v, adapter.scale);
             if let Some(dx) = dx {
                 matmul(w, Form::NN, v.as_mat(), cpu.read::<A>(adapter.a), true, dx);
             }
-            weight_gradient(
-                w,
-                v.as_mat(),
-                x,
-                gradients.accumulate,
-                cpu.gradient(gradients.da),
-            );
-            weight_gradient(
-                w,
-                dy,
-                cpu.read::<A>(adapter.u),
-                gradients.accumulate,
-                cpu.gradient(gradients.db),
-            );
+            weight_gradient(w, v.as_mat(), x, gradients.accumulate, cpu.gradient(gradients.da));
+            weight_gradient(w, dy, cpu.read::<A>(adapter.u), gradients.accumulate, cpu.gradient(gradients.db));
         }
     }
 }

@@ -92,13 +92,12 @@ impl StepControl {
     fn block_squares<G: Element>(cpu: &Cpu<'_>, gradient: Tensor, partial: MatMut<'_, f64>) {
         let gradient = cpu.read::<G>(gradient.flat());
         let values = gradient.as_slice();
-        cpu.workers
-            .grid::<f64, _>(partial.rows, 16, 1, partial, |piece, mut partial, _| {
-                for (i, block) in piece.rows.enumerate() {
-                    let range = block * BLOCK..((block + 1) * BLOCK).min(values.len());
-                    partial.row_mut(i)[0] = sum_of_squares(&values[range]);
-                }
-            });
+        cpu.workers.grid::<f64, _>(partial.rows, 16, 1, partial, |piece, mut partial, _| {
+            for (i, block) in piece.rows.enumerate() {
+                let range = block * BLOCK..((block + 1) * BLOCK).min(values.len());
+                partial.row_mut(i)[0] = sum_of_squares(&values[range]);
+            }
+        });
     }
 }
 
@@ -118,11 +117,7 @@ impl CpuKernel for StepControl {
         let scale = tokens.map_or(1.0, |n| 1.0 / n.max(1.0));
         let norm = scale * Real::sqrt(squares);
         let skip = !norm.is_finite();
-        let clip = if self.clip > 0.0 && norm + 1e-6 > self.clip {
-            self.clip / (norm + 1e-6)
-        } else {
-            1.0
-        };
+        let clip = if self.clip > 0.0 && norm + 1e-6 > self.clip { self.clip / (norm + 1e-6) } else { 1.0 };
         let samples = state[StateSlot::Samples as usize];
         state[StateSlot::GradNorm as usize] = norm;
         state[StateSlot::GradFactor as usize] = scale * clip;
@@ -237,11 +232,7 @@ impl AdamW {
         let step = AdamStep {
             factor: real(state[StateSlot::GradFactor as usize]),
             lr: real(state[StateSlot::LearningRate as usize]),
-            decay: real(if self.decay {
-                state[StateSlot::WeightDecay as usize]
-            } else {
-                0.0
-            }),
+            decay: real(if self.decay { state[StateSlot::WeightDecay as usize] } else { 0.0 }),
             beta1: real(self.betas.0),
             beta2: real(self.betas.1),
             rest1: real(1.0 - self.betas.0),
@@ -253,52 +244,25 @@ impl AdamW {
         let n = self.param.len();
         // Blocks of elements become rows of the grid; the last one may be short.
         let gradient: Mat<'_, G> = cpu.read(self.gradient.flat());
-        let (mut m, mut v) = (
-            cpu.write::<G::Acc>(self.m.flat()),
-            cpu.write::<G::Acc>(self.v.flat()),
-        );
+        let (mut m, mut v) = (cpu.write::<G::Acc>(self.m.flat()), cpu.write::<G::Acc>(self.v.flat()));
         let gradient = gradient.as_slice();
         let (m, v) = (m.reborrow().into_column(), v.reborrow().into_column());
         match self.master {
             None => {
                 let mut param = cpu.write::<A>(self.param.flat()).cast::<G::Acc>();
                 let out = (param.reborrow().into_column(), m, v);
-                cpu.workers
-                    .grid::<f32, _>(n, BLOCK, 1, out, |piece, (mut p, mut m, mut v), _| {
-                        adam_rows(
-                            &step,
-                            &gradient[piece.rows],
-                            p.as_mut_slice(),
-                            m.as_mut_slice(),
-                            v.as_mut_slice(),
-                        );
-                    });
+                cpu.workers.grid::<f32, _>(n, BLOCK, 1, out, |piece, (mut p, mut m, mut v), _| {
+                    adam_rows(&step, &gradient[piece.rows], p.as_mut_slice(), m.as_mut_slice(), v.as_mut_slice());
+                });
             }
             Some(master) => {
                 let mut master = cpu.write::<G::Acc>(master.flat());
                 let mut param = cpu.write::<A>(self.param.flat());
-                let out = (
-                    master.reborrow().into_column(),
-                    param.reborrow().into_column(),
-                    m,
-                    v,
-                );
-                cpu.workers.grid::<f32, _>(
-                    n,
-                    BLOCK,
-                    1,
-                    out,
-                    |piece, (mut p, mut param, mut m, mut v), _| {
-                        adam_rows(
-                            &step,
-                            &gradient[piece.rows],
-                            p.as_mut_slice(),
-                            m.as_mut_slice(),
-                            v.as_mut_slice(),
-                        );
-                        round_rows(p.as_mat().as_slice(), param.as_mut_slice());
-                    },
-                );
+                let out = (master.reborrow().into_column(), param.reborrow().into_column(), m, v);
+                cpu.workers.grid::<f32, _>(n, BLOCK, 1, out, |piece, (mut p, mut param, mut m, mut v), _| {
+                    adam_rows(&step, &gradient[piece.rows], p.as_mut_slice(), m.as_mut_slice(), v.as_mut_slice());
+                    round_rows(p.as_mat().as_slice(), param.as_mut_slice());
+                });
             }
         }
     }

@@ -49,17 +49,11 @@ simd_fn! {
 impl CpuKernel for Relu2Fwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
         let x = cpu.read::<A>(self.x);
-        cpu.workers.grid::<A::Acc, _>(
-            x.rows,
-            BLOCK,
-            1,
-            cpu.write::<A>(self.y),
-            |piece, mut y, _| {
-                for (i, t) in piece.rows.enumerate() {
-                    forward_row(x.row(t), y.row_mut(i));
-                }
-            },
-        );
+        cpu.workers.grid::<A::Acc, _>(x.rows, BLOCK, 1, cpu.write::<A>(self.y), |piece, mut y, _| {
+            for (i, t) in piece.rows.enumerate() {
+                forward_row(x.row(t), y.row_mut(i));
+            }
+        });
     }
 }
 
@@ -98,16 +92,10 @@ simd_fn! {
 impl CpuKernel for Relu2Bwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
         let (x, dy) = (cpu.read::<A>(self.x), cpu.read::<A>(self.dy));
-        cpu.workers.grid::<A::Acc, _>(
-            x.rows,
-            BLOCK,
-            1,
-            cpu.write::<A>(self.dx),
-            |piece, mut dx, _| {
-                for (i, t) in piece.rows.enumerate() {
-                    backward_row(x.row(t), dy.row(t), dx.row_mut(i));
-                }
-            },
-        );
+        cpu.workers.grid::<A::Acc, _>(x.rows, BLOCK, 1, cpu.write::<A>(self.dx), |piece, mut dx, _| {
+            for (i, t) in piece.rows.enumerate() {
+                backward_row(x.row(t), dy.row(t), dx.row_mut(i));
+            }
+        });
     }
 }

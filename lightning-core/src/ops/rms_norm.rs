@@ -96,29 +96,19 @@ impl CpuKernel for RmsNormFwd {
         let x = cpu.read::<A>(self.x);
         let branch = self.branch.map(|b| cpu.read::<A>(b));
         let w = cpu.read::<A>(self.w).row(0);
-        let out = (
-            self.x_out.map(|o| cpu.write::<A>(o)),
-            cpu.write::<A>(self.y),
-            cpu.write::<A::Acc>(self.rstd),
-        );
-        cpu.workers.grid::<A::Acc, _>(
-            x.rows,
-            BLOCK,
-            1,
-            out,
-            |piece, (mut x_out, mut y, mut rstd), _| {
-                for (i, t) in piece.rows.enumerate() {
-                    let row = match (&branch, &mut x_out) {
-                        (Some(branch), Some(x_out)) => {
-                            add_rows(x.row(t), branch.row(t), x_out.row_mut(i));
-                            x_out.row_mut(i)
-                        }
-                        _ => x.row(t),
-                    };
-                    rstd.row_mut(i)[0] = normalize_row(row, w, self.eps, y.row_mut(i));
-                }
-            },
-        );
+        let out = (self.x_out.map(|o| cpu.write::<A>(o)), cpu.write::<A>(self.y), cpu.write::<A::Acc>(self.rstd));
+        cpu.workers.grid::<A::Acc, _>(x.rows, BLOCK, 1, out, |piece, (mut x_out, mut y, mut rstd), _| {
+            for (i, t) in piece.rows.enumerate() {
+                let row = match (&branch, &mut x_out) {
+                    (Some(branch), Some(x_out)) => {
+                        add_rows(x.row(t), branch.row(t), x_out.row_mut(i));
+                        x_out.row_mut(i)
+                    }
+                    _ => x.row(t),
+                };
+                rstd.row_mut(i)[0] = normalize_row(row, w, self.eps, y.row_mut(i));
+            }
+        });
     }
 }
 
@@ -212,40 +202,18 @@ simd_fn! {
 
 impl CpuKernel for RmsNormBwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
-        let (dy, x, rstd) = (
-            cpu.read::<A>(self.dy),
-            cpu.read::<A>(self.x),
-            cpu.read::<A::Acc>(self.rstd),
-        );
+        let (dy, x, rstd) = (cpu.read::<A>(self.dy), cpu.read::<A>(self.x), cpu.read::<A::Acc>(self.rstd));
         let w = cpu.read::<A>(self.w).row(0);
         let mut partial = cpu.write::<A::Acc>(self.partial);
-        let out = (
-            cpu.write::<A>(self.dx),
-            PerBlock::new(partial.reborrow(), BLOCK, 1),
-        );
-        cpu.workers
-            .grid::<A::Acc, _>(x.rows, BLOCK, 1, out, |piece, (mut dx, mut sums), _| {
-                let dw = sums.mat.row_mut(0);
-                dw.fill(A::Acc::ZERO);
-                for (i, t) in piece.rows.enumerate() {
-                    backward_row(
-                        dy.row(t),
-                        x.row(t),
-                        w,
-                        rstd.row(t)[0],
-                        self.accumulate_dx,
-                        dx.row_mut(i),
-                        dw,
-                    );
-                }
-            });
-        sum_blocks(
-            cpu,
-            partial,
-            x.rows.div_ceil(BLOCK),
-            self.dw,
-            self.accumulate_dw,
-        );
+        let out = (cpu.write::<A>(self.dx), PerBlock::new(partial.reborrow(), BLOCK, 1));
+        cpu.workers.grid::<A::Acc, _>(x.rows, BLOCK, 1, out, |piece, (mut dx, mut sums), _| {
+            let dw = sums.mat.row_mut(0);
+            dw.fill(A::Acc::ZERO);
+            for (i, t) in piece.rows.enumerate() {
+                backward_row(dy.row(t), x.row(t), w, rstd.row(t)[0], self.accumulate_dx, dx.row_mut(i), dw);
+            }
+        });
+        sum_blocks(cpu, partial, x.rows.div_ceil(BLOCK), self.dw, self.accumulate_dw);
     }
 }
 

@@ -181,19 +181,8 @@ impl CpuKernel for RouterFwd {
                 None
             }
             source => {
-                matmul(
-                    &cpu.workers,
-                    Form::NT,
-                    x,
-                    cpu.read::<A>(self.w),
-                    false,
-                    logits.reborrow(),
-                );
-                if let RouterLogits::Forced(idx) = source {
-                    Some(cpu.read_i32(*idx))
-                } else {
-                    None
-                }
+                matmul(&cpu.workers, Form::NT, x, cpu.read::<A>(self.w), false, logits.reborrow());
+                if let RouterLogits::Forced(idx) = source { Some(cpu.read_i32(*idx)) } else { None }
             }
         };
         let logits = logits.as_mat();
@@ -202,16 +191,9 @@ impl CpuKernel for RouterFwd {
         let rows = x.rows / block;
         let mut row_counts = cpu.write_i32(self.row_counts);
         let mut stats = self.aux.as_ref().map(|a| cpu.write::<A::Acc>(a.stats));
-        let row_stats = stats
-            .as_mut()
-            .map(|s| PerBlock::new(s.reborrow(), block, 1));
+        let row_stats = stats.as_mut().map(|s| PerBlock::new(s.reborrow(), block, 1));
         let counts = PerBlock::new(row_counts.reborrow(), block, 1);
-        let out = (
-            cpu.write_i32(self.idx),
-            cpu.write::<A::Acc>(self.weight),
-            counts,
-            row_stats,
-        );
+        let out = (cpu.write_i32(self.idx), cpu.write::<A::Acc>(self.weight), counts, row_stats);
         let scale = A::Acc::from_f64(self.scale);
         cpu.workers.grid::<A::Acc, _>(
             x.rows,
@@ -239,11 +221,7 @@ impl CpuKernel for RouterFwd {
                     let selected = |j: usize| s[idx[j] as usize];
                     let z = sum((0..k).map(selected)) + A::Acc::from_f64(TINY);
                     for (j, w) in weight.row_mut(i).iter_mut().enumerate() {
-                        *w = if self.normalize {
-                            scale * selected(j) / z
-                        } else {
-                            scale * selected(j)
-                        };
+                        *w = if self.normalize { scale * selected(j) / z } else { scale * selected(j) };
                     }
                     if padding.is_some_and(|p| p[t] != 0) {
                         continue;
@@ -269,11 +247,8 @@ impl CpuKernel for RouterFwd {
             }
         }
         if let (Some(aux), Some(stats)) = (&self.aux, &stats) {
-            let loss: f64 = (0..rows)
-                .map(|r| stats.as_mat().row(r)[experts + 1].to_f64())
-                .sum();
-            cpu.write::<f64>(aux.metric).row_mut(0)[0] +=
-                aux.coefficient * loss / rows.max(1) as f64;
+            let loss: f64 = (0..rows).map(|r| stats.as_mat().row(r)[experts + 1].to_f64()).sum();
+            cpu.write::<f64>(aux.metric).row_mut(0)[0] += aux.coefficient * loss / rows.max(1) as f64;
         }
     }
 }
@@ -309,10 +284,7 @@ impl<'a, R: Real> RowAux<'a, R> {
         let stats = self.stats.mat.row_mut(0);
         let tokens = stats[experts];
         if tokens > R::ZERO {
-            let pairs = sum(stats[..experts]
-                .iter()
-                .zip(self.q_sum.iter())
-                .map(|(f, q)| *f * *q));
+            let pairs = sum(stats[..experts].iter().zip(self.q_sum.iter()).map(|(f, q)| *f * *q));
             stats[experts + 1] = R::from_f64(experts as f64 / k as f64) / (tokens * tokens) * pairs;
         }
     }
@@ -372,9 +344,7 @@ impl Operation for RouterBwd {
     fn cpu_scratch(&self) -> usize {
         let acc = self.dlogits.dtype;
         let dw = self.dw.map_or(acc, |d| d.dtype);
-        product_scratch(acc, dw)
-            .max(product_scratch(acc, self.dx.dtype))
-            .max(2 * self.fwd.w.rows)
+        product_scratch(acc, dw).max(product_scratch(acc, self.dx.dtype)).max(2 * self.fwd.w.rows)
     }
 }
 
@@ -384,69 +354,53 @@ impl CpuKernel for RouterBwd {
         let (logits, weight) = (cpu.read::<A::Acc>(f.logits), cpu.read::<A::Acc>(f.weight));
         let (idx, dweight) = (cpu.read_i32(f.idx), cpu.read::<A::Acc>(self.dweight));
         let padding = f.padding.map(|p| cpu.read_i32(p).as_slice());
-        let aux = f
-            .aux
-            .as_ref()
-            .map(|aux| (aux, cpu.read::<A::Acc>(aux.stats)));
+        let aux = f.aux.as_ref().map(|aux| (aux, cpu.read::<A::Acc>(aux.stats)));
         let (experts, block) = (logits.cols, f.row_len.max(1));
         let rows = logits.rows / block;
         let all_tokens = |stats: &Mat<'_, A::Acc>| sum((0..rows).map(|r| stats.row(r)[experts]));
         // The factor on every row's loss: coefficient x (1 / micro-batches or the micro-batch's tokens) / rows.
         let factor = aux.as_ref().map(|(aux, stats)| {
-            let m = aux
-                .micro_batches
-                .map_or_else(|| all_tokens(stats), |n| A::Acc::from_f64(1.0 / n as f64));
+            let m = aux.micro_batches.map_or_else(|| all_tokens(stats), |n| A::Acc::from_f64(1.0 / n as f64));
             A::Acc::from_f64(aux.coefficient / rows.max(1) as f64) * m
         });
         let mut dlogits = cpu.write::<A::Acc>(self.dlogits);
         let scale = A::Acc::from_f64(f.scale);
-        cpu.workers.grid::<A::Acc, _>(
-            logits.rows,
-            block,
-            1,
-            dlogits.reborrow(),
-            |piece, mut dl, scratch| {
-                let (s, g) = scratch[..2 * experts].split_at_mut(experts);
-                let mut has_aux = false;
-                if let (Some((_, stats)), Some(factor)) = (&aux, factor) {
-                    let stats = stats.row(piece.block);
-                    let tokens = stats[experts];
-                    has_aux = tokens > A::Acc::ZERO;
-                    let per_count = factor * A::Acc::from_f64(experts as f64 / f.top_k as f64)
-                        / (tokens * tokens);
-                    for (g, f) in g.iter_mut().zip(stats) {
-                        *g = per_count * *f;
-                    }
+        cpu.workers.grid::<A::Acc, _>(logits.rows, block, 1, dlogits.reborrow(), |piece, mut dl, scratch| {
+            let (s, g) = scratch[..2 * experts].split_at_mut(experts);
+            let mut has_aux = false;
+            if let (Some((_, stats)), Some(factor)) = (&aux, factor) {
+                let stats = stats.row(piece.block);
+                let tokens = stats[experts];
+                has_aux = tokens > A::Acc::ZERO;
+                let per_count = factor * A::Acc::from_f64(experts as f64 / f.top_k as f64) / (tokens * tokens);
+                for (g, f) in g.iter_mut().zip(stats) {
+                    *g = per_count * *f;
                 }
-                for (i, t) in piece.rows.enumerate() {
-                    let dl = dl.row_mut(i);
-                    sigmoid_row(logits.row(t), s);
-                    if has_aux && !padding.is_some_and(|p| p[t] != 0) {
-                        let total = sum(s.iter().copied()) + A::Acc::from_f64(TINY);
-                        let mean = sum(g.iter().zip(s.iter()).map(|(g, s)| *g * *s)) / total;
-                        for (d, g) in dl.iter_mut().zip(g.iter()) {
-                            *d = (*g - mean) / total;
-                        }
-                    } else {
-                        dl.fill(A::Acc::ZERO);
+            }
+            for (i, t) in piece.rows.enumerate() {
+                let dl = dl.row_mut(i);
+                sigmoid_row(logits.row(t), s);
+                if has_aux && !padding.is_some_and(|p| p[t] != 0) {
+                    let total = sum(s.iter().copied()) + A::Acc::from_f64(TINY);
+                    let mean = sum(g.iter().zip(s.iter()).map(|(g, s)| *g * *s)) / total;
+                    for (d, g) in dl.iter_mut().zip(g.iter()) {
+                        *d = (*g - mean) / total;
                     }
-                    let (w, dw) = (weight.row(t), dweight.row(t));
-                    let selected = |j: usize| idx.row(t)[j] as usize;
-                    let z = sum((0..f.top_k).map(|j| s[selected(j)])) + A::Acc::from_f64(TINY);
-                    let weighted = sum(w.iter().zip(dw).map(|(w, dw)| *w * *dw));
-                    for j in 0..f.top_k {
-                        dl[selected(j)] += if f.normalize {
-                            (scale * dw[j] - weighted) / z
-                        } else {
-                            scale * dw[j]
-                        };
-                    }
-                    for (d, s) in dl.iter_mut().zip(s.iter()) {
-                        *d = *d * *s * (A::Acc::ONE - *s);
-                    }
+                } else {
+                    dl.fill(A::Acc::ZERO);
                 }
-            },
-        );
+                let (w, dw) = (weight.row(t), dweight.row(t));
+                let selected = |j: usize| idx.row(t)[j] as usize;
+                let z = sum((0..f.top_k).map(|j| s[selected(j)])) + A::Acc::from_f64(TINY);
+                let weighted = sum(w.iter().zip(dw).map(|(w, dw)| *w * *dw));
+                for j in 0..f.top_k {
+                    dl[selected(j)] += if f.normalize { (scale * dw[j] - weighted) / z } else { scale * dw[j] };
+                }
+                for (d, s) in dl.iter_mut().zip(s.iter()) {
+                    *d = *d * *s * (A::Acc::ONE - *s);
+                }
+            }
+        });
         let dlogits = dlogits.as_mat();
         let (x, w) = (cpu.read::<A>(f.x), cpu.read::<A>(f.w));
         match self.wide {
@@ -454,17 +408,10 @@ impl CpuKernel for RouterBwd {
             Some((x_wide, w_wide)) => {
                 let (mut xw, mut ww) = (cpu.write::<A::Acc>(x_wide), cpu.write::<A::Acc>(w_wide));
                 widen_matrix(w, ww.as_mut_slice());
-                cpu.workers
-                    .grid::<A::Acc, _>(x.rows, 256, 1, xw.reborrow(), |piece, mut xw, _| {
-                        widen_matrix(x.row_range(piece.rows), xw.as_mut_slice());
-                    });
-                self.products(
-                    cpu,
-                    dlogits,
-                    xw.as_mat(),
-                    ww.as_mat(),
-                    cpu.write::<A>(self.dx),
-                );
+                cpu.workers.grid::<A::Acc, _>(x.rows, 256, 1, xw.reborrow(), |piece, mut xw, _| {
+                    widen_matrix(x.row_range(piece.rows), xw.as_mut_slice());
+                });
+                self.products(cpu, dlogits, xw.as_mat(), ww.as_mat(), cpu.write::<A>(self.dx));
             }
         }
     }

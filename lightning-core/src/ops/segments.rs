@@ -101,17 +101,10 @@ impl Operation for Roll {
 
 impl CpuKernel for Roll {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
-        let (src, end) = (
-            cpu.read_i32(self.src).as_slice(),
-            cpu.read_i32(self.end).as_slice(),
-        );
+        let (src, end) = (cpu.read_i32(self.src).as_slice(), cpu.read_i32(self.end).as_slice());
         let mut dst = cpu.write_i32(self.dst);
         for (t, value) in dst.as_mut_slice().iter_mut().enumerate() {
-            *value = if t + 1 < end[t] as usize {
-                src[t + 1]
-            } else {
-                0
-            };
+            *value = if t + 1 < end[t] as usize { src[t + 1] } else { 0 };
         }
     }
 }

@@ -78,12 +78,7 @@ impl SsdShape {
 
     /// Multiply-adds (as two) of one pass over `tokens`, counting `products` state-sized products per token and head.
     fn scan_flops(&self, tokens: usize, products: u64, pair_products: u64) -> u64 {
-        let (h, p, n, q) = (
-            self.heads as u64,
-            self.head_dim as u64,
-            self.state as u64,
-            self.chunk as u64,
-        );
+        let (h, p, n, q) = (self.heads as u64, self.head_dim as u64, self.state as u64, self.chunk as u64);
         let pairs = (q * self.groups as u64 * n + q * h * p * pair_products) / 2;
         2 * tokens as u64 * (products * h * p * n + pairs)
     }
@@ -148,12 +143,8 @@ impl Operation for SsdScanFwd {
     }
     fn cpu_scratch(&self) -> usize {
         let s = &self.shape;
-        let q = s.chunk.min(s.row_len.max(1));
-        2 * q * s.state
-            + 2 * q * q
-            + 2 * q * s.head_dim
-            + 2 * q
-            + s.group_heads() * s.head_dim * s.state
+        let (q, w) = (s.chunk.min(s.row_len.max(1)), s.group_heads() * s.head_dim);
+        2 * q * s.state + 2 * q * q + 3 * q * w + q + w * s.state
     }
 }
 
@@ -205,6 +196,15 @@ simd_fn! {
 }
 
 simd_fn! {
+    /// `y = factor * x`.
+    fn scaled_copy<R: Real>(factor: R, x: &[R], y: &mut [R]) {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = factor * *x;
+        }
+    }
+}
+
+simd_fn! {
     /// `y += factor * x`.
     fn axpy<R: Real>(factor: R, x: &[R], y: &mut [R]) {
         for (y, x) in y.iter_mut().zip(x) {
@@ -222,145 +222,85 @@ simd_fn! {
 impl CpuKernel for SsdScanFwd {
     fn run<A: Element>(&self, cpu: &Cpu<'_>) {
         let s = self.shape;
-        let (x, b, c) = (
-            cpu.read::<A>(self.x),
-            cpu.read::<A>(self.b),
-            cpu.read::<A>(self.c),
-        );
+        let (x, b, c) = (cpu.read::<A>(self.x), cpu.read::<A>(self.b), cpu.read::<A>(self.c));
         let delta = cpu.read::<A::Acc>(self.delta);
-        let (a_log, d) = (
-            cpu.read::<A::Acc>(self.a_log).row(0),
-            cpu.read::<A::Acc>(self.d).row(0),
-        );
-        let (start, end) = (
-            cpu.read_i32(self.start).as_slice(),
-            cpu.read_i32(self.end).as_slice(),
-        );
+        let (a_log, d) = (cpu.read::<A::Acc>(self.a_log).row(0), cpu.read::<A::Acc>(self.d).row(0));
+        let (start, end) = (cpu.read_i32(self.start).as_slice(), cpu.read_i32(self.end).as_slice());
         let state_in = self.state_in.map(|t| cpu.read::<A::Acc>(t));
         let block = s.row_len.max(1);
         let out = (
             cpu.write::<A>(self.y),
             PerBlock::new(cpu.write::<A::Acc>(self.states), block, s.chunks()),
-            self.state_out
-                .map(|t| PerBlock::new(cpu.write::<A::Acc>(t), block, 1)),
+            self.state_out.map(|t| PerBlock::new(cpu.write::<A::Acc>(t), block, 1)),
         );
+        // The heads of a group lie side by side: w channels.
         let (hg, p, n) = (s.group_heads(), s.head_dim, s.state);
-        cpu.workers.grid::<A::Acc, _>(
-            x.rows,
-            block,
-            s.groups,
-            out,
-            |work, (mut y, mut states, state_out), scratch| {
-                let (row, g) = (work.rows.clone(), work.part);
-                let q = s.chunk.min(s.row_len);
-                let mut rest = scratch;
-                let (bw, cw) = (take(&mut rest, q * n), take(&mut rest, q * n));
-                let (cb, m) = (take(&mut rest, q * q), take(&mut rest, q * q));
-                let (xd, yw, l) = (
-                    take(&mut rest, q * p),
-                    take(&mut rest, q * p),
-                    take(&mut rest, q),
-                );
-                let state = take(&mut rest, hg * p * n);
-                match &state_in {
-                    Some(initial) => state.copy_from_slice(
-                        &initial.row(work.block)[g * hg * p * n..(g + 1) * hg * p * n],
-                    ),
-                    None => state.fill(A::Acc::ZERO),
+        let w = hg * p;
+        let (zero, one) = (A::Acc::ZERO, A::Acc::ONE);
+        cpu.workers.grid::<A::Acc, _>(x.rows, block, s.groups, out, |work, (mut y, mut states, state_out), scratch| {
+            let (row, g) = (work.rows.clone(), work.part);
+            let (wide, narrow) = (g * w..(g + 1) * w, g * n..(g + 1) * n);
+            let q = s.chunk.min(s.row_len);
+            let mut rest = scratch;
+            let (bw, cw) = (take(&mut rest, q * n), take(&mut rest, q * n));
+            let (cb, m) = (take(&mut rest, q * q), take(&mut rest, q * q));
+            let (xw, xd, yw) = (take(&mut rest, q * w), take(&mut rest, q * w), take(&mut rest, q * w));
+            let (l, state) = (take(&mut rest, q), take(&mut rest, w * n));
+            match &state_in {
+                Some(initial) => state.copy_from_slice(&initial.row(work.block)[g * w * n..(g + 1) * w * n]),
+                None => state.fill(zero),
+            }
+            let mut t = row.start;
+            while t < row.end {
+                let piece = piece_at(t, &row, s.chunk, end);
+                let (q, local) = (piece.len(), t - row.start);
+                if start[t] as usize == t && (t > row.start || state_in.is_none()) {
+                    state.fill(zero);
                 }
-                let mut t = row.start;
-                while t < row.end {
-                    let piece = piece_at(t, &row, s.chunk, end);
-                    let q = piece.len();
-                    if start[t] as usize == t && (t > row.start || state_in.is_none()) {
-                        state.fill(A::Acc::ZERO);
-                    }
-                    if (t - row.start) % s.chunk == 0 {
-                        states
-                            .mat
-                            .row_mut((t - row.start) / s.chunk)
-                            .copy_from_slice(state);
-                    }
-                    let (bw, cw, cb) = (&mut bw[..q * n], &mut cw[..q * n], &mut cb[..q * q]);
-                    widen_matrix(b.row_range(piece.clone()).col_range(g * n..(g + 1) * n), bw);
-                    widen_matrix(c.row_range(piece.clone()).col_range(g * n..(g + 1) * n), cw);
-                    let (bm, cm) = (Mat::new(bw, q, n), Mat::new(cw, q, n));
-                    gemm(
-                        Form::NT,
-                        A::Acc::ONE,
-                        cm,
-                        bm,
-                        A::Acc::ZERO,
-                        &mut MatMut::new(cb, q, q),
-                    );
-                    for i in 0..hg {
-                        let h = g * hg + i;
-                        let (xd, yw, l, m) = (
-                            &mut xd[..q * p],
-                            &mut yw[..q * p],
-                            &mut l[..q],
-                            &mut m[..q * q],
-                        );
-                        let state = &mut state[i * p * n..(i + 1) * p * n];
-                        let dt = delta.row_range(piece.clone());
-                        log_decays(dt, h, -a_log[h].exp(), l);
-                        decayed_scores(cb, l, m);
-                        widen_matrix(x.row_range(piece.clone()).col_range(h * p..(h + 1) * p), xd);
-                        for (k, row) in xd.chunks_exact_mut(p).enumerate() {
-                            scale(dt.row(k)[h], row);
-                        }
-                        // y = e^l (C S_in^T), then the pairs of the piece.
-                        gemm(
-                            Form::NT,
-                            A::Acc::ONE,
-                            cm,
-                            Mat::new(state, p, n),
-                            A::Acc::ZERO,
-                            &mut MatMut::new(yw, q, p),
-                        );
-                        for (k, row) in yw.chunks_exact_mut(p).enumerate() {
-                            scale(l[k].exp(), row);
-                        }
-                        let mut ym = MatMut::new(yw, q, p);
-                        gemm(
-                            Form::NN,
-                            A::Acc::ONE,
-                            Mat::new(m, q, q),
-                            Mat::new(xd, q, p),
-                            A::Acc::ONE,
-                            &mut ym,
-                        );
-                        for k in 0..q {
-                            let dst =
-                                &mut y.row_mut(piece.start - row.start + k)[i * p..(i + 1) * p];
-                            let src = &x.row(piece.start + k)[h * p..(h + 1) * p];
-                            let yr = &yw[k * p..(k + 1) * p];
-                            for ((o, x), v) in dst.iter_mut().zip(src).zip(yr) {
-                                *o = A::narrow(*v + d[h] * x.widen());
-                            }
-                        }
-                        // S_out = e^{l_q} S_in + (e^{l_q - l} xd)^T B.
-                        let last = l[q - 1];
-                        for (k, row) in xd.chunks_exact_mut(p).enumerate() {
-                            scale((last - l[k]).exp(), row);
-                        }
-                        scale(last.exp(), state);
-                        gemm(
-                            Form::TN,
-                            A::Acc::ONE,
-                            Mat::new(xd, q, p),
-                            bm,
-                            A::Acc::ONE,
-                            &mut MatMut::new(state, p, n),
-                        );
-                    }
-                    t = piece.end;
+                if local % s.chunk == 0 {
+                    states.mat.row_mut(local / s.chunk).copy_from_slice(state);
                 }
-                if let Some(mut out) = state_out {
-                    out.mat.row_mut(0).copy_from_slice(state);
+                let (bw, cw, l) = (&mut bw[..q * n], &mut cw[..q * n], &mut l[..q]);
+                let (cb, m) = (&mut cb[..q * q], &mut m[..q * q]);
+                let (xw, xd, yw) = (&mut xw[..q * w], &mut xd[..q * w], &mut yw[..q * w]);
+                widen_matrix(b.row_range(piece.clone()).col_range(narrow.clone()), bw);
+                widen_matrix(c.row_range(piece.clone()).col_range(narrow.clone()), cw);
+                widen_matrix(x.row_range(piece.clone()).col_range(wide.clone()), xw);
+                let (bm, cm, dt) = (Mat::new(bw, q, n), Mat::new(cw, q, n), delta.row_range(piece.clone()));
+                gemm(Form::NT, one, cm, bm, zero, &mut MatMut::new(cb, q, q));
+                // y = e^l (C S_in^T) for all heads, then the pairs of the piece, head by head.
+                gemm(Form::NT, one, cm, Mat::new(state, w, n), zero, &mut MatMut::new(yw, q, w));
+                for i in 0..hg {
+                    let (h, own) = (g * hg + i, i * p..(i + 1) * p);
+                    log_decays(dt, h, -a_log[h].exp(), l);
+                    decayed_scores(cb, l, m);
+                    for k in 0..q {
+                        let r = k * w + own.start..k * w + own.end;
+                        scaled_copy(dt.row(k)[h], &xw[r.clone()], &mut xd[r.clone()]);
+                        scale(l[k].exp(), &mut yw[r]);
+                    }
+                    let pairs = Mat::new(xd, q, w).col_range(own.clone());
+                    let mut ym = MatMut::new(yw, q, w);
+                    gemm(Form::NN, one, Mat::new(m, q, q), pairs, one, &mut ym.col_range(own.clone()));
+                    let last = l[q - 1];
+                    for k in 0..q {
+                        let r = k * w + own.start..k * w + own.end;
+                        axpy(d[h], &xw[r.clone()], &mut yw[r.clone()]);
+                        scale((last - l[k]).exp(), &mut xd[r]);
+                    }
+                    scale(last.exp(), &mut state[own.start * n..own.end * n]);
                 }
-            },
-        );
+                // S_out = e^{l_q} S_in + (e^{l_q - l} xd)^T B.
+                gemm(Form::TN, one, Mat::new(xd, q, w), bm, one, &mut MatMut::new(state, w, n));
+                for (k, yr) in yw.chunks_exact(w).enumerate() {
+                    simd::narrow(yr, y.row_mut(local + k));
+                }
+                t = piece.end;
+            }
+            if let Some(mut out) = state_out {
+                out.mat.row_mut(0).copy_from_slice(state);
+            }
+        });
     }
 }
 
@@ -435,9 +375,8 @@ impl Operation for SsdScanBwd {
     }
     fn cpu_scratch(&self) -> usize {
         let s = &self.fwd.shape;
-        let q = s.chunk.min(s.row_len.max(1));
-        let states = s.head_dim * s.state * (s.group_heads() + 1);
-        5 * q * s.state + 4 * q * q + 5 * q * s.head_dim + 4 * q + states
+        let (q, w) = (s.chunk.min(s.row_len.max(1)), s.group_heads() * s.head_dim);
+        4 * q * s.state + 4 * q * q + 5 * q * w + 3 * q + w * s.state
     }
 }
 
@@ -481,235 +420,161 @@ impl CpuKernel for SsdScanBwd {
         let (f, s) = (&self.fwd, self.fwd.shape);
         let (x, b, c) = (cpu.read::<A>(f.x), cpu.read::<A>(f.b), cpu.read::<A>(f.c));
         let (dy, delta) = (cpu.read::<A>(self.dy), cpu.read::<A::Acc>(f.delta));
-        let (a_log, d) = (
-            cpu.read::<A::Acc>(f.a_log).row(0),
-            cpu.read::<A::Acc>(f.d).row(0),
-        );
-        let (start, end) = (
-            cpu.read_i32(f.start).as_slice(),
-            cpu.read_i32(f.end).as_slice(),
-        );
+        let (a_log, d) = (cpu.read::<A::Acc>(f.a_log).row(0), cpu.read::<A::Acc>(f.d).row(0));
+        let (start, end) = (cpu.read_i32(f.start).as_slice(), cpu.read_i32(f.end).as_slice());
         let (states, state_in) = (cpu.read::<A::Acc>(f.states), f.state_in.is_some());
         let dstate_out = self.dstate_out.map(|t| cpu.read::<A::Acc>(t));
         let block = s.row_len.max(1);
-        let (mut partial_a, mut partial_d) = (
-            cpu.write::<A::Acc>(self.partial_a),
-            cpu.write::<A::Acc>(self.partial_d),
-        );
-        let activations = (
-            cpu.write::<A>(self.dx),
-            cpu.write::<A>(self.db),
-            cpu.write::<A>(self.dc),
-        );
-        let sums = (
-            PerBlock::new(partial_a.reborrow(), block, 1),
-            PerBlock::new(partial_d.reborrow(), block, 1),
-        );
-        let dstate_in = self
-            .dstate_in
-            .map(|t| PerBlock::new(cpu.write::<A::Acc>(t), block, 1));
-        let out = (
-            activations,
-            cpu.write::<A::Acc>(self.ddelta),
-            sums,
-            dstate_in,
-        );
+        let (mut partial_a, mut partial_d) = (cpu.write::<A::Acc>(self.partial_a), cpu.write::<A::Acc>(self.partial_d));
+        let activations = (cpu.write::<A>(self.dx), cpu.write::<A>(self.db), cpu.write::<A>(self.dc));
+        let sums = (PerBlock::new(partial_a.reborrow(), block, 1), PerBlock::new(partial_d.reborrow(), block, 1));
+        let dstate_in = self.dstate_in.map(|t| PerBlock::new(cpu.write::<A::Acc>(t), block, 1));
+        let out = (activations, cpu.write::<A::Acc>(self.ddelta), sums, dstate_in);
         let (hg, p, n) = (s.group_heads(), s.head_dim, s.state);
+        let w = hg * p;
         let (zero, one) = (A::Acc::ZERO, A::Acc::ONE);
-        cpu.workers
-            .grid::<A::Acc, _>(x.rows, block, s.groups, out, |work, out, scratch| {
-                let ((mut dx, mut db, mut dc), mut ddelta, (mut sum_a, mut sum_d), dstate_in) = out;
-                let (row, g) = (work.rows.clone(), work.part);
-                let q = s.chunk.min(s.row_len);
-                let mut rest = scratch;
-                let (bw, cw) = (take(&mut rest, q * n), take(&mut rest, q * n));
-                let (dbw, dcw, tn) = (
-                    take(&mut rest, q * n),
-                    take(&mut rest, q * n),
-                    take(&mut rest, q * n),
-                );
-                let (cb, gm) = (take(&mut rest, q * q), take(&mut rest, q * q));
-                let (km, wm) = (take(&mut rest, q * q), take(&mut rest, q * q));
-                let (xw, dyw) = (take(&mut rest, q * p), take(&mut rest, q * p));
-                let (dxd, tp, ts) = (
-                    take(&mut rest, q * p),
-                    take(&mut rest, q * p),
-                    take(&mut rest, q * p),
-                );
-                let (l, dl, dt) = (take(&mut rest, q), take(&mut rest, q), take(&mut rest, q));
-                let (grads, empty) = (take(&mut rest, hg * p * n), take(&mut rest, p * n));
-                let (sum_a, sum_d) = (sum_a.mat.row_mut(0), sum_d.mat.row_mut(0));
-                sum_a.fill(zero);
-                sum_d.fill(zero);
-                empty.fill(zero);
-                match &dstate_out {
-                    Some(last) => grads.copy_from_slice(
-                        &last.row(work.block)[g * hg * p * n..(g + 1) * hg * p * n],
-                    ),
-                    None => grads.fill(zero),
+        cpu.workers.grid::<A::Acc, _>(x.rows, block, s.groups, out, |work, out, scratch| {
+            let ((mut dx, mut db, mut dc), mut ddelta, (mut sum_a, mut sum_d), dstate_in) = out;
+            let (row, g) = (work.rows.clone(), work.part);
+            let (wide, narrow) = (g * w..(g + 1) * w, g * n..(g + 1) * n);
+            let q = s.chunk.min(s.row_len);
+            let mut rest = scratch;
+            let (bw, cw) = (take(&mut rest, q * n), take(&mut rest, q * n));
+            let (dbw, dcw) = (take(&mut rest, q * n), take(&mut rest, q * n));
+            let (cb, gm) = (take(&mut rest, q * q), take(&mut rest, q * q));
+            let (km, wm) = (take(&mut rest, q * q), take(&mut rest, q * q));
+            let (xw, dyw, dxd) = (take(&mut rest, q * w), take(&mut rest, q * w), take(&mut rest, q * w));
+            let (tp, z) = (take(&mut rest, q * w), take(&mut rest, q * w));
+            let (l, dl, dt) = (take(&mut rest, q), take(&mut rest, q), take(&mut rest, q));
+            let grads = take(&mut rest, w * n);
+            let (sum_a, sum_d) = (sum_a.mat.row_mut(0), sum_d.mat.row_mut(0));
+            sum_a.fill(zero);
+            sum_d.fill(zero);
+            match &dstate_out {
+                Some(last) => grads.copy_from_slice(&last.row(work.block)[g * w * n..(g + 1) * w * n]),
+                None => grads.fill(zero),
+            }
+            let mut stop = row.end;
+            while stop > row.start {
+                // The piece that ends at `stop`: back to the last chunk boundary or the start of the document.
+                let boundary = row.start + (stop - 1 - row.start) / s.chunk * s.chunk;
+                let t = boundary.max(start[stop - 1] as usize);
+                let piece = t..stop;
+                debug_assert_eq!(piece_at(t, &row, s.chunk, end), piece);
+                let (q, local) = (piece.len(), t - row.start);
+                let (bw, cw) = (&mut bw[..q * n], &mut cw[..q * n]);
+                let (dbw, dcw) = (&mut dbw[..q * n], &mut dcw[..q * n]);
+                let (cb, gm) = (&mut cb[..q * q], &mut gm[..q * q]);
+                let (km, wm) = (&mut km[..q * q], &mut wm[..q * q]);
+                let (xw, dyw, dxd) = (&mut xw[..q * w], &mut dyw[..q * w], &mut dxd[..q * w]);
+                let (tp, z) = (&mut tp[..q * w], &mut z[..q * w]);
+                let (l, dl, dt) = (&mut l[..q], &mut dl[..q], &mut dt[..q]);
+                widen_matrix(b.row_range(piece.clone()).col_range(narrow.clone()), bw);
+                widen_matrix(c.row_range(piece.clone()).col_range(narrow.clone()), cw);
+                widen_matrix(x.row_range(piece.clone()).col_range(wide.clone()), xw);
+                widen_matrix(dy.row_range(piece.clone()).col_range(wide.clone()), dyw);
+                let (bm, cm) = (Mat::new(bw, q, n), Mat::new(cw, q, n));
+                // S_in of all heads; none at the start of a document.
+                let fresh = start[t] as usize == t && !(state_in && t == row.start);
+                let slot = work.block * s.chunks() + local / s.chunk;
+                let state = (!fresh).then(|| &states.row(slot)[g * w * n..(g + 1) * w * n]);
+                // z = S_in C and tp = G B for all heads.
+                match state {
+                    Some(state) => gemm(Form::NT, one, cm, Mat::new(state, w, n), zero, &mut MatMut::new(z, q, w)),
+                    None => z.fill(zero),
                 }
-                let mut stop = row.end;
-                while stop > row.start {
-                    // The piece that ends at `stop`: back to the last chunk boundary or the start of the document.
-                    let boundary = row.start + (stop - 1 - row.start) / s.chunk * s.chunk;
-                    let t = boundary.max(start[stop - 1] as usize);
-                    let piece = t..stop;
-                    debug_assert_eq!(piece_at(t, &row, s.chunk, end), piece);
-                    let (q, local) = (piece.len(), t - row.start);
-                    let (bw, cw) = (&mut bw[..q * n], &mut cw[..q * n]);
-                    let (dbw, dcw, tn) = (&mut dbw[..q * n], &mut dcw[..q * n], &mut tn[..q * n]);
-                    let (cb, gm) = (&mut cb[..q * q], &mut gm[..q * q]);
-                    let (km, wm) = (&mut km[..q * q], &mut wm[..q * q]);
-                    let (xw, dyw) = (&mut xw[..q * p], &mut dyw[..q * p]);
-                    let (dxd, tp, ts) = (&mut dxd[..q * p], &mut tp[..q * p], &mut ts[..q * p]);
-                    let (l, dl, dt) = (&mut l[..q], &mut dl[..q], &mut dt[..q]);
-                    widen_matrix(b.row_range(piece.clone()).col_range(g * n..(g + 1) * n), bw);
-                    widen_matrix(c.row_range(piece.clone()).col_range(g * n..(g + 1) * n), cw);
-                    let (bm, cm) = (Mat::new(bw, q, n), Mat::new(cw, q, n));
-                    gemm(Form::NT, one, cm, bm, zero, &mut MatMut::new(cb, q, q));
-                    wm.fill(zero);
-                    dbw.fill(zero);
-                    dcw.fill(zero);
-                    let fresh = start[t] as usize == t && !(state_in && t == row.start);
+                gemm(Form::NT, one, bm, Mat::new(grads, w, n), zero, &mut MatMut::new(tp, q, w));
+                gemm(Form::NT, one, cm, bm, zero, &mut MatMut::new(cb, q, q));
+                wm.fill(zero);
+                for i in 0..hg {
+                    let (h, own) = (g * hg + i, i * p..(i + 1) * p);
+                    let a = -a_log[h].exp();
+                    for (k, v) in dt.iter_mut().enumerate() {
+                        *v = delta.row(t + k)[h];
+                    }
+                    log_decays(delta.row_range(piece.clone()), h, a, l);
+                    let last = l[q - 1];
+                    let xm = Mat::new(xw, q, w).col_range(own.clone());
+                    let dym = Mat::new(dyw, q, w).col_range(own.clone());
+                    gemm(Form::NT, one, dym, xm, zero, &mut MatMut::new(gm, q, q));
+                    dl.fill(zero);
+                    pair_gradients(gm, cb, l, dt, km, wm, dl);
+                    // dxd: pairs of the piece, then what flows through S_out.
+                    let mut dxm = MatMut::new(dxd, q, w);
+                    gemm(Form::TN, one, Mat::new(km, q, q), dym, zero, &mut dxm.col_range(own.clone()));
+                    let mut through = zero;
+                    for k in 0..q {
+                        let r = k * w + own.start..k * w + own.end;
+                        let (behind, before) = ((last - l[k]).exp(), l[k].exp());
+                        let (xr, dyr) = (&xw[r.clone()], &dyw[r.clone()]);
+                        let u = dt[k] * behind * dot_rows(xr, &tp[r.clone()]);
+                        // The last token's term would be subtracted and added.
+                        if k + 1 < q {
+                            dl[k] -= u;
+                            through += u;
+                        }
+                        dl[k] += before * dot_rows(dyr, &z[r.clone()]);
+                        axpy(behind, &tp[r.clone()], &mut dxd[r.clone()]);
+                        // From here on tp holds e^{l_q - l} xd, and z holds e^l dy.
+                        scaled_copy(dt[k] * behind, xr, &mut tp[r.clone()]);
+                        scaled_copy(before, dyr, &mut z[r]);
+                    }
+                    let rows = own.start * n..own.end * n;
+                    let overlap = state.map_or(zero, |state| dot_rows(&state[rows.clone()], &grads[rows]));
+                    dl[q - 1] += last.exp() * overlap + through;
+                    // dx, ddelta and the sums over tokens.
+                    let mut r = zero;
+                    for k in (0..q).rev() {
+                        r += dl[k];
+                        let e = k * w + own.start..k * w + own.end;
+                        let (xr, dyr, dxr) = (&xw[e.clone()], &dyw[e.clone()], &dxd[e]);
+                        ddelta.row_mut(local + k)[i] = dot_rows(xr, dxr) + a * r;
+                        sum_a[i] += a * (dt[k] * r);
+                        sum_d[i] += dot_rows(xr, dyr);
+                        input_gradient(dt[k], dxr, d[h], dyr, &mut dx.row_mut(local + k)[own.clone()]);
+                    }
+                }
+                // dC through S_in, dB through S_out, then the pairs of all heads; last G_in.
+                match state {
+                    Some(s) => {
+                        gemm(Form::NN, one, Mat::new(z, q, w), Mat::new(s, w, n), zero, &mut MatMut::new(dcw, q, n))
+                    }
+                    None => dcw.fill(zero),
+                }
+                gemm(Form::NN, one, Mat::new(tp, q, w), Mat::new(grads, w, n), zero, &mut MatMut::new(dbw, q, n));
+                gemm(Form::NN, one, Mat::new(wm, q, q), bm, one, &mut MatMut::new(dcw, q, n));
+                gemm(Form::TN, one, Mat::new(wm, q, q), cm, one, &mut MatMut::new(dbw, q, n));
+                for k in 0..q {
+                    simd::narrow(&dbw[k * n..(k + 1) * n], db.row_mut(local + k));
+                    simd::narrow(&dcw[k * n..(k + 1) * n], dc.row_mut(local + k));
+                }
+                if fresh && t > row.start {
+                    grads.fill(zero);
+                } else {
                     for i in 0..hg {
                         let h = g * hg + i;
-                        let a = -a_log[h].exp();
-                        let state = match fresh {
-                            true => &*empty,
-                            false => &states.row(work.block * s.chunks() + local / s.chunk)
-                                [h * p * n..(h + 1) * p * n],
-                        };
-                        let grad = &mut grads[i * p * n..(i + 1) * p * n];
-                        for (k, v) in dt.iter_mut().enumerate() {
-                            *v = delta.row(t + k)[h];
-                        }
-                        log_decays(delta.row_range(piece.clone()), h, a, l);
-                        let last = l[q - 1];
-                        widen_matrix(x.row_range(piece.clone()).col_range(h * p..(h + 1) * p), xw);
-                        widen_matrix(
-                            dy.row_range(piece.clone()).col_range(h * p..(h + 1) * p),
-                            dyw,
-                        );
-                        let (xm, dym) = (Mat::new(xw, q, p), Mat::new(dyw, q, p));
-                        gemm(Form::NT, one, dym, xm, zero, &mut MatMut::new(gm, q, q));
-                        dl.fill(zero);
-                        pair_gradients(gm, cb, l, dt, km, wm, dl);
-                        // dxd: pairs of the piece, then what flows through S_out.
-                        gemm(
-                            Form::TN,
-                            one,
-                            Mat::new(km, q, q),
-                            dym,
-                            zero,
-                            &mut MatMut::new(dxd, q, p),
-                        );
-                        gemm(
-                            Form::NT,
-                            one,
-                            bm,
-                            Mat::new(grad, p, n),
-                            zero,
-                            &mut MatMut::new(tp, q, p),
-                        );
-                        let mut through = zero;
-                        for k in 0..q {
-                            let r = k * p..(k + 1) * p;
-                            let decay = (last - l[k]).exp();
-                            let u = dt[k] * decay * dot_rows(&xw[r.clone()], &tp[r.clone()]);
-                            // The last token's term would be subtracted and added.
-                            if k + 1 < q {
-                                dl[k] -= u;
-                                through += u;
-                            }
-                            axpy(decay, &tp[r.clone()], &mut dxd[r.clone()]);
-                            ts[r.clone()].copy_from_slice(&xw[r.clone()]);
-                            scale(dt[k] * decay, &mut ts[r]);
-                        }
-                        gemm(
-                            Form::NN,
-                            one,
-                            Mat::new(ts, q, p),
-                            Mat::new(grad, p, n),
-                            one,
-                            &mut MatMut::new(dbw, q, n),
-                        );
-                        dl[q - 1] += last.exp() * dot_rows(state, grad) + through;
-                        // dC through S_in, and G_in.
-                        gemm(
-                            Form::NN,
-                            one,
-                            dym,
-                            Mat::new(state, p, n),
-                            zero,
-                            &mut MatMut::new(tn, q, n),
-                        );
-                        for k in 0..q {
-                            let decay = l[k].exp();
-                            let (r, rp) = (k * n..(k + 1) * n, k * p..(k + 1) * p);
-                            dl[k] += decay * dot_rows(&tn[r.clone()], &cw[r.clone()]);
-                            axpy(decay, &tn[r.clone()], &mut dcw[r]);
-                            ts[rp.clone()].copy_from_slice(&dyw[rp.clone()]);
-                            scale(decay, &mut ts[rp]);
-                        }
-                        scale(last.exp(), grad);
-                        gemm(
-                            Form::TN,
-                            one,
-                            Mat::new(ts, q, p),
-                            cm,
-                            one,
-                            &mut MatMut::new(grad, p, n),
-                        );
-                        // dx, ddelta and the sums over tokens.
-                        let mut r = zero;
-                        for k in (0..q).rev() {
-                            r += dl[k];
-                            let (xr, dyr) = (&xw[k * p..(k + 1) * p], &dyw[k * p..(k + 1) * p]);
-                            let dxr = &dxd[k * p..(k + 1) * p];
-                            ddelta.row_mut(local + k)[i] = dot_rows(xr, dxr) + a * r;
-                            sum_a[i] += a * (dt[k] * r);
-                            sum_d[i] += dot_rows(xr, dyr);
-                            let dst = &mut dx.row_mut(local + k)[i * p..(i + 1) * p];
-                            for ((o, v), e) in dst.iter_mut().zip(dxr).zip(dyr) {
-                                *o = A::narrow(dt[k] * *v + d[h] * *e);
-                            }
-                        }
+                        log_decays(delta.row_range(piece.clone()), h, -a_log[h].exp(), l);
+                        scale(l[q - 1].exp(), &mut grads[i * p * n..(i + 1) * p * n]);
                     }
-                    gemm(
-                        Form::NN,
-                        one,
-                        Mat::new(wm, q, q),
-                        bm,
-                        one,
-                        &mut MatMut::new(dcw, q, n),
-                    );
-                    gemm(
-                        Form::TN,
-                        one,
-                        Mat::new(wm, q, q),
-                        cm,
-                        one,
-                        &mut MatMut::new(dbw, q, n),
-                    );
-                    for k in 0..q {
-                        simd::narrow(&dbw[k * n..(k + 1) * n], db.row_mut(local + k));
-                        simd::narrow(&dcw[k * n..(k + 1) * n], dc.row_mut(local + k));
-                    }
-                    if fresh && t > row.start {
-                        grads.fill(zero);
-                    }
-                    stop = t;
+                    gemm(Form::TN, one, Mat::new(z, q, w), cm, one, &mut MatMut::new(grads, w, n));
                 }
-                if let Some(mut out) = dstate_in {
-                    out.mat.row_mut(0).copy_from_slice(grads);
-                }
-            });
-        let rows = if s.row_len == 0 {
-            0
-        } else {
-            x.rows / s.row_len
-        };
+                stop = t;
+            }
+            if let Some(mut out) = dstate_in {
+                out.mat.row_mut(0).copy_from_slice(grads);
+            }
+        });
+        let rows = if s.row_len == 0 { 0 } else { x.rows / s.row_len };
         sum_blocks(cpu, partial_a, rows, self.da_log, self.accumulate);
         sum_blocks(cpu, partial_d, rows, self.dd, self.accumulate);
+    }
+}
+
+simd_fn! {
+    /// `dx = dt dxd + d dy`, rounded.
+    fn input_gradient<A: Element>(dt: A::Acc, dxd: &[A::Acc], d: A::Acc, dy: &[A::Acc], dx: &mut [A]) {
+        for ((o, v), e) in dx.iter_mut().zip(dxd).zip(dy) {
+            *o = A::narrow(dt * *v + d * *e);
+        }
     }
 }

@@ -62,40 +62,20 @@ impl Schedule {
     /// # Errors
     /// `Config` for a negative or non-finite rate, or a minimum above the maximum.
     pub fn check(&mut self) -> Result<bool, CoreError> {
-        let rates = [
-            ("lr", self.max_lr),
-            ("min_lr", self.min_lr),
-            ("lr_warmup_init", self.init_lr),
-        ];
+        let rates = [("lr", self.max_lr), ("min_lr", self.min_lr), ("lr_warmup_init", self.init_lr)];
         for (key, value) in rates {
             if !(value.is_finite() && value >= 0.0) {
-                return Err(refuse(
-                    key,
-                    value,
-                    "must be a number that is not negative".to_string(),
-                ));
+                return Err(refuse(key, value, "must be a number that is not negative".to_string()));
             }
         }
         if self.min_lr > self.max_lr {
-            return Err(refuse(
-                "min_lr",
-                self.min_lr,
-                format!("must not exceed lr = {}", self.max_lr),
-            ));
+            return Err(refuse("min_lr", self.min_lr, format!("must not exceed lr = {}", self.max_lr)));
         }
         if self.init_lr > self.max_lr {
-            return Err(refuse(
-                "lr_warmup_init",
-                self.init_lr,
-                format!("must not exceed lr = {}", self.max_lr),
-            ));
+            return Err(refuse("lr_warmup_init", self.init_lr, format!("must not exceed lr = {}", self.max_lr)));
         }
         if self.decay_samples == 0 {
-            return Err(refuse(
-                "lr_decay_iters",
-                0.0,
-                "must be at least 1".to_string(),
-            ));
+            return Err(refuse("lr_decay_iters", 0.0, "must be at least 1".to_string()));
         }
         if self.warmup_samples >= self.decay_samples {
             self.warmup_samples = self.decay_samples - 1;
@@ -122,9 +102,7 @@ impl Schedule {
         match self.decay {
             Decay::Constant => self.max_lr,
             Decay::Linear => self.min_lr + (1.0 - ratio) * span,
-            Decay::Cosine => {
-                self.min_lr + 0.5 * (libm::cos(core::f64::consts::PI * ratio) + 1.0) * span
-            }
+            Decay::Cosine => self.min_lr + 0.5 * (libm::cos(core::f64::consts::PI * ratio) + 1.0) * span,
             Decay::InverseSquareRoot => {
                 let lr = self.max_lr * libm::sqrt(w.max(1) as f64) / libm::sqrt(n.max(1) as f64);
                 if lr > self.min_lr { lr } else { self.min_lr }
@@ -148,21 +126,13 @@ impl Schedule {
 
     /// Weight decay of the step that follows `n` samples.
     pub fn weight_decay(&self, n: u64) -> f64 {
-        let r = if n >= self.decay_samples {
-            1.0
-        } else {
-            n as f64 / self.decay_samples as f64
-        };
+        let r = if n >= self.decay_samples { 1.0 } else { n as f64 / self.decay_samples as f64 };
         self.start_weight_decay + r * (self.end_weight_decay - self.start_weight_decay)
     }
 }
 
 fn refuse(key: &str, value: f64, reason: alloc::string::String) -> CoreError {
-    CoreError::Config {
-        key: key.to_string(),
-        value: value.to_string(),
-        reason,
-    }
+    CoreError::Config { key: key.to_string(), value: value.to_string(), reason }
 }
 
 #[cfg(test)]
@@ -211,10 +181,7 @@ mod tests {
             assert_eq!(last, 1e-3, "{decay:?}");
             for n in 101..1100 {
                 let lr = s.learning_rate(n);
-                assert!(
-                    (1e-5 - 1e-18..=last + 1e-18).contains(&lr),
-                    "{decay:?} at {n}: {lr}"
-                );
+                assert!((1e-5 - 1e-18..=last + 1e-18).contains(&lr), "{decay:?} at {n}: {lr}");
                 last = lr;
             }
         }

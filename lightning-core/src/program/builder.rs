@@ -24,35 +24,14 @@ impl Persistent {
     }
 
     /// Adds a buffer of `rows` x `cols` elements at the end of its space and returns the whole of it as a tensor.
-    pub fn add(
-        &mut self,
-        name: &str,
-        space: Space,
-        dtype: DType,
-        rows: usize,
-        cols: usize,
-    ) -> Tensor {
+    pub fn add(&mut self, name: &str, space: Space, dtype: DType, rows: usize, cols: usize) -> Tensor {
         assert!(space != Space::Arena, "arena buffers belong to one program");
         let id = BufferId(self.buffers.len() as u32);
         let end = &mut self.bytes[space.index()];
-        let buffer = Buffer {
-            name: name.to_string(),
-            space,
-            dtype,
-            len: rows * cols,
-            offset: *end,
-            lifetime: (0, 0),
-        };
+        let buffer = Buffer { name: name.to_string(), space, dtype, len: rows * cols, offset: *end, lifetime: (0, 0) };
         *end = (*end + buffer.bytes()).next_multiple_of(placement::ARENA_ALIGNMENT);
         self.buffers.push(buffer);
-        Tensor {
-            buffer: id,
-            dtype,
-            offset: 0,
-            rows,
-            cols,
-            ld: cols,
-        }
+        Tensor { buffer: id, dtype, offset: 0, rows, cols, ld: cols }
     }
 
     /// Bytes of a space, padding between buffers included.
@@ -103,31 +82,14 @@ impl Builder {
         let region = self.regions.last().map_or("", String::as_str);
         let name = format!("{region}/{name}");
         let (len, lifetime) = (rows * cols, (usize::MAX, 0));
-        self.buffers.push(Buffer {
-            name,
-            space: Space::Arena,
-            dtype,
-            len,
-            offset: 0,
-            lifetime,
-        });
-        Tensor {
-            buffer: id,
-            dtype,
-            offset: 0,
-            rows,
-            cols,
-            ld: cols,
-        }
+        self.buffers.push(Buffer { name, space: Space::Arena, dtype, len, offset: 0, lifetime });
+        Tensor { buffer: id, dtype, offset: 0, rows, cols, ld: cols }
     }
 
     /// Appends an operation.
     pub fn push(&mut self, op: impl Into<Op>) {
         let region = self.regions.len() - 1;
-        self.nodes.push(Node {
-            op: op.into(),
-            region,
-        });
+        self.nodes.push(Node { op: op.into(), region });
     }
 
     /// Makes a tensor readable under `name` after the program ran: its memory is not reused.
@@ -138,9 +100,7 @@ impl Builder {
     /// Whether the next contribution to this gradient adds to what is there. The first call for a gradient in a
     /// first-micro-batch program answers `false`.
     pub fn accumulates(&mut self, gradient: Tensor) -> bool {
-        let first = self
-            .touched_gradients
-            .insert((gradient.buffer, gradient.offset));
+        let first = self.touched_gradients.insert((gradient.buffer, gradient.offset));
         !(first && self.overwrite_gradients)
     }
 
@@ -177,8 +137,7 @@ impl Builder {
         }
         for node in &self.nodes {
             let mut operands: Vec<(&'static str, Tensor, Access)> = Vec::new();
-            node.op
-                .operands(&mut |name, tensor, access| operands.push((name, tensor, access)));
+            node.op.operands(&mut |name, tensor, access| operands.push((name, tensor, access)));
             let region = &self.regions[node.region];
             let fail = |what: &str, problem: String| CoreError::Shape {
                 what: format!("{region}: {} operand `{what}`", node.op.name()),
@@ -188,26 +147,15 @@ impl Builder {
             for (name, tensor, access) in &operands {
                 let buffer = &self.buffers[tensor.buffer.0 as usize];
                 if tensor.span().1 > buffer.len {
-                    return Err(fail(
-                        name,
-                        format!("window past the end of `{}`", buffer.name),
-                    ));
+                    return Err(fail(name, format!("window past the end of `{}`", buffer.name)));
                 }
-                if *access != Access::Write
-                    && !tensor.is_empty()
-                    && !written[tensor.buffer.0 as usize]
-                {
-                    return Err(fail(
-                        name,
-                        format!("`{}` is read before it is written", buffer.name),
-                    ));
+                if *access != Access::Write && !tensor.is_empty() && !written[tensor.buffer.0 as usize] {
+                    return Err(fail(name, format!("`{}` is read before it is written", buffer.name)));
                 }
             }
             for (i, (name, tensor, access)) in operands.iter().enumerate() {
                 for (other_name, other, other_access) in &operands[i + 1..] {
-                    if (*access != Access::Read || *other_access != Access::Read)
-                        && tensor.overlaps(other)
-                    {
+                    if (*access != Access::Read || *other_access != Access::Read) && tensor.overlaps(other) {
                         return Err(fail(name, format!("overlaps operand `{other_name}`")));
                     }
                 }

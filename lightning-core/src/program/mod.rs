@@ -34,14 +34,8 @@ pub enum Space {
 
 impl Space {
     /// All spaces, in the order of [`Space::index`].
-    pub const ALL: [Self; 6] = [
-        Self::Parameters,
-        Self::Gradients,
-        Self::Optimizer,
-        Self::Input,
-        Self::State,
-        Self::Arena,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Parameters, Self::Gradients, Self::Optimizer, Self::Input, Self::State, Self::Arena];
 
     /// Position in [`Space::ALL`].
     pub const fn index(self) -> usize {
@@ -114,10 +108,7 @@ pub struct Program {
 impl Program {
     /// The output with this name.
     pub fn output(&self, name: &str) -> Option<Tensor> {
-        self.outputs
-            .iter()
-            .find(|(n, _)| n == name)
-            .map(|(_, t)| *t)
+        self.outputs.iter().find(|(n, _)| n == name).map(|(_, t)| *t)
     }
 
     /// The buffer behind a tensor.

@@ -18,11 +18,7 @@ pub enum Access {
 impl Access {
     /// `Update` when a result is added to what is there, else `Write`.
     pub const fn output(accumulate: bool) -> Self {
-        if accumulate {
-            Self::Update
-        } else {
-            Self::Write
-        }
+        if accumulate { Self::Update } else { Self::Write }
     }
 }
 

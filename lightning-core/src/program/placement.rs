@@ -9,9 +9,7 @@ pub const ARENA_ALIGNMENT: usize = 256;
 /// Assigns offsets, largest buffer first, each at the lowest offset that no buffer alive at the same time covers.
 /// Returns the size of the arena. The result depends on nothing but the sizes, the lifetimes and their order.
 pub fn place(buffers: &mut [Buffer]) -> usize {
-    let mut order: Vec<usize> = (0..buffers.len())
-        .filter(|&i| buffers[i].lifetime.0 != usize::MAX)
-        .collect();
+    let mut order: Vec<usize> = (0..buffers.len()).filter(|&i| buffers[i].lifetime.0 != usize::MAX).collect();
     order.sort_by_key(|&i| (core::cmp::Reverse(buffers[i].bytes()), i));
     let mut placed: Vec<usize> = Vec::with_capacity(order.len());
     let mut taken: Vec<(usize, usize)> = Vec::new();
@@ -74,10 +72,7 @@ mod tests {
                 for b in &buffers[i + 1..] {
                     let alive = a.lifetime.0 <= b.lifetime.1 && b.lifetime.0 <= a.lifetime.1;
                     let meet = a.offset < b.offset + b.bytes() && b.offset < a.offset + a.bytes();
-                    assert!(
-                        !(alive && meet && a.len > 0 && b.len > 0),
-                        "seed {seed}: {a:?} and {b:?}"
-                    );
+                    assert!(!(alive && meet && a.len > 0 && b.len > 0), "seed {seed}: {a:?} and {b:?}");
                 }
             }
         }

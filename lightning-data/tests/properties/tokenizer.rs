@@ -120,3 +120,35 @@ fn bad_tokenizer_files_are_refused() {
     );
     assert!(TextTokenizer::load(scratch.path("nowhere")).is_err());
 }
+
+// Pitfall B90: rendered text already holds its special tokens. A tokenizer file that adds more of them by itself (a template
+// as post-processor, padding, truncation) must not get to do so.
+#[test]
+fn b90_nothing_is_added_to_rendered_text() {
+    let scratch = Scratch::new("b90");
+    let settings = TrainingSettings::new(300);
+    train_on_texts(texts(), &settings)
+        .unwrap()
+        .save(&scratch.0)
+        .unwrap();
+    let plain = TextTokenizer::load(&scratch.0).unwrap();
+    let file = scratch.path("tokenizer.json");
+    let mut json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let piece = |kind: &str, id: &str| serde_json::json!({kind: {"id": id, "type_id": 0}});
+    json["post_processor"] = serde_json::json!({
+        "type": "TemplateProcessing",
+        "single": [piece("SpecialToken", "<|endoftext|>"), piece("Sequence", "A")],
+        "pair": [piece("Sequence", "A"), piece("Sequence", "B")],
+        "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [0], "tokens": ["<|endoftext|>"]}},
+    });
+    json["truncation"] = serde_json::json!(
+        {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0});
+    std::fs::write(&file, json.to_string()).unwrap();
+    let adding = TextTokenizer::load(&scratch.0).unwrap();
+    for text in ["", "one", "<|endoftext|>the quick brown fox jumps", TEXT] {
+        let ids = adding.encode(text).unwrap();
+        assert_eq!(ids, plain.encode(text).unwrap());
+        assert!(!ids.starts_with(&[0, 0]), "no doubled start in {text:?}");
+    }
+}

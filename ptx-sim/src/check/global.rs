@@ -37,7 +37,12 @@ pub(crate) struct GlobalConflict {
 
 fn pack(w: &GlobalWho<'_>, mask: u64) -> u64 {
     let clock = w.clock.min(0xffff) as u64;
-    w.launch << 54 | (w.unit as u64) << 30 | (w.entity as u64) << 21 | clock << 5 | (w.strong as u64) << 4 | mask
+    w.launch << 54
+        | (w.unit as u64) << 30
+        | (w.entity as u64) << 21
+        | clock << 5
+        | (w.strong as u64) << 4
+        | mask
 }
 
 struct Cell(u64);
@@ -65,7 +70,11 @@ impl Cell {
     /// Whether the access in the cell happens before what `w` knows.
     fn before(&self, w: &GlobalWho<'_>) -> bool {
         if self.unit() == w.unit {
-            self.entity() == w.entity || w.knows.own.get(self.entity()).is_none_or(|k| k.wrapping_sub(w.start) >= self.clock())
+            self.entity() == w.entity
+                || w.knows
+                    .own
+                    .get(self.entity())
+                    .is_none_or(|k| k.wrapping_sub(w.start) >= self.clock())
         } else {
             let known = w.knows.foreign.as_ref().and_then(|f| f.get(&self.unit()));
             known.is_some_and(|c| c.get(self.entity()).is_some_and(|k| *k >= self.clock()))
@@ -75,7 +84,13 @@ impl Cell {
 
 /// Checks and records an access of `n` bytes at `off` of a page. Returns the first conflict, and how many bytes were
 /// touched for the first time in this launch in this way. Reads of parts of four bytes are checked, but not recorded.
-pub(crate) fn access(page: &Page, off: usize, n: usize, write: bool, w: &GlobalWho<'_>) -> (Option<GlobalConflict>, usize) {
+pub(crate) fn access(
+    page: &Page,
+    off: usize,
+    n: usize,
+    write: bool,
+    w: &GlobalWho<'_>,
+) -> (Option<GlobalConflict>, usize) {
     let shadow = page.shadow();
     let mut found = None;
     let mut fresh = 0;
@@ -86,7 +101,11 @@ pub(crate) fn access(page: &Page, off: usize, n: usize, write: bool, w: &GlobalW
         shadow.written.store(w.launch, Relaxed);
     }
     let look = write || shadow.written.load(Relaxed) == w.launch;
-    for (i, (writers, readers)) in shadow.writers[cells.clone()].iter().zip(&shadow.readers[cells]).enumerate() {
+    for (i, (writers, readers)) in shadow.writers[cells.clone()]
+        .iter()
+        .zip(&shadow.readers[cells])
+        .enumerate()
+    {
         let base = (off / 16 + i) * 16;
         let (lo, hi) = (off.max(base) - base, end.min(base + 16) - base);
         // Words that are touched, and those that are touched whole.
@@ -103,7 +122,15 @@ pub(crate) fn access(page: &Page, off: usize, n: usize, write: bool, w: &GlobalW
             let (a, b) = (lo.max(4 * k) - 4 * k, hi.min(4 * k + 4) - 4 * k);
             let bytes = ((1u64 << b) - 1) & !((1u64 << a) - 1);
             let mine = current && old.0 >> 21 == me >> 21;
-            if current && !mine && old.mask() & bytes != 0 && !(old.strong() && w.strong) && found.is_none() && !old.before(w) {
+            // A plain read beside atomics is how compare-and-swap loops begin; words do not tear.
+            let benign = old.strong() && (w.strong || !write);
+            if current
+                && !mine
+                && old.mask() & bytes != 0
+                && !benign
+                && found.is_none()
+                && !old.before(w)
+            {
                 found = Some(conflict(&old, true, base + 4 * k, off));
             }
             if write {
@@ -119,7 +146,7 @@ pub(crate) fn access(page: &Page, off: usize, n: usize, write: bool, w: &GlobalW
                 let old = Cell(r.load(Relaxed));
                 if old.launch() == w.launch
                     && old.mask() & words != 0
-                    && !(old.strong() && w.strong)
+                    && !w.strong
                     && found.is_none()
                     && !old.before(w)
                 {
@@ -133,7 +160,11 @@ pub(crate) fn access(page: &Page, off: usize, n: usize, write: bool, w: &GlobalW
                 fresh += hi - lo;
                 readers[0].store(me | whole, Relaxed);
             } else if old.unit() == w.unit {
-                let kept = if old.entity() == w.entity { old.mask() } else { 0 };
+                let kept = if old.entity() == w.entity {
+                    old.mask()
+                } else {
+                    0
+                };
                 fresh += 4 * (whole & !old.mask()).count_ones() as usize;
                 readers[0].store(me | kept | whole, Relaxed);
             } else {
@@ -147,10 +178,19 @@ pub(crate) fn access(page: &Page, off: usize, n: usize, write: bool, w: &GlobalW
 /// Bits `from..to`.
 #[inline(always)]
 fn word_mask(from: usize, to: usize) -> u64 {
-    if from >= to { 0 } else { ((1u64 << to) - 1) & !((1u64 << from) - 1) }
+    if from >= to {
+        0
+    } else {
+        ((1u64 << to) - 1) & !((1u64 << from) - 1)
+    }
 }
 
 #[cold]
 fn conflict(old: &Cell, was_write: bool, at: usize, off: usize) -> GlobalConflict {
-    GlobalConflict { unit: old.unit(), entity: old.entity(), was_write, at: at.saturating_sub(off) }
+    GlobalConflict {
+        unit: old.unit(),
+        entity: old.entity(),
+        was_write,
+        at: at.saturating_sub(off),
+    }
 }

@@ -78,7 +78,9 @@ impl Who<'_> {
             return Some(Conflict::ReadAfterWrite { entity: e, at });
         }
         match self.fenced {
-            Some(f) if !w.asynchronous() && f.own[e] < w.clock() => Some(Conflict::ProxyFence { entity: e, at }),
+            Some(f) if !w.asynchronous() && f.own[e] < w.clock() => {
+                Some(Conflict::ProxyFence { entity: e, at })
+            }
             _ => None,
         }
     }
@@ -138,7 +140,9 @@ impl SharedShadow {
     /// First uninitialised byte of a range.
     pub(crate) fn uninitialised(&self, at: usize, n: usize) -> Option<usize> {
         if at.is_multiple_of(4) && n.is_multiple_of(4) {
-            return (at / 4..(at + n) / 4).find(|g| self.init[*g] != 0xf).map(|g| g * 4);
+            return (at / 4..(at + n) / 4)
+                .find(|g| self.init[*g] != 0xf)
+                .map(|g| g * 4);
         }
         (at..at + n).find(|b| self.init[b / 4] >> (b % 4) & 1 == 0)
     }
@@ -178,7 +182,14 @@ impl SharedShadow {
     /// Checks and records a write. A write of the value that is there is no conflict with another such write, which
     /// `same` says.
     #[inline]
-    pub(crate) fn write(&mut self, at: usize, n: usize, who: &Who<'_>, asynchronous: bool, same: bool) -> Option<Conflict> {
+    pub(crate) fn write(
+        &mut self,
+        at: usize,
+        n: usize,
+        who: &Who<'_>,
+        asynchronous: bool,
+        same: bool,
+    ) -> Option<Conflict> {
         let range = at / 4..(at + n).div_ceil(4);
         let mut found = None;
         let new = Writer::new(who.clock, who.entity, asynchronous);
@@ -188,11 +199,19 @@ impl SharedShadow {
             let e = w.entity();
             if e != entity {
                 entity = e;
-                known = if e == who.entity { u32::MAX } else { who.knows.own[e] };
+                known = if e == who.entity {
+                    u32::MAX
+                } else {
+                    who.knows.own[e]
+                };
             }
             // Stores of one value by several warps are ordered well enough for each other.
-            if known < w.clock() && !(same && !w.asynchronous()) && found.is_none() {
-                found = Some(Conflict::WriteAfterWrite { entity: e, at: (range.start + i) * 4 });
+            let repeated = same && !w.asynchronous();
+            if known < w.clock() && !repeated && found.is_none() {
+                found = Some(Conflict::WriteAfterWrite {
+                    entity: e,
+                    at: (range.start + i) * 4,
+                });
             }
             *w = new;
         }
@@ -203,22 +222,34 @@ impl SharedShadow {
             }
             let known = who.knows.own[e];
             if known < self.latest_chunk[i]
-                && let Some(k) = self.chunk_reads[i][at / 16..(at + n).div_ceil(16)].iter().position(|c| *c > known)
+                && let Some(k) = self.chunk_reads[i][at / 16..(at + n).div_ceil(16)]
+                    .iter()
+                    .position(|c| *c > known)
             {
-                found = found.or(Some(Conflict::WriteAfterRead { entity: e, at: (at / 16 + k) * 16 }));
+                found = found.or(Some(Conflict::WriteAfterRead {
+                    entity: e,
+                    at: (at / 16 + k) * 16,
+                }));
             }
             if known >= self.latest[i] {
                 continue;
             }
             if let Some(k) = r[range.clone()].iter().position(|c| *c > known) {
-                found = found.or(Some(Conflict::WriteAfterRead { entity: e, at: (range.start + k) * 4 }));
+                found = found.or(Some(Conflict::WriteAfterRead {
+                    entity: e,
+                    at: (range.start + k) * 4,
+                }));
             }
         }
         if self.other_reads {
             for g in range.clone() {
                 let (c, e) = self.others[g];
-                if e as usize != who.entity && who.knows.own.get(e as usize).is_some_and(|k| *k < c) {
-                    found = found.or(Some(Conflict::WriteAfterRead { entity: e as usize, at: g * 4 }));
+                if e as usize != who.entity && who.knows.own.get(e as usize).is_some_and(|k| *k < c)
+                {
+                    found = found.or(Some(Conflict::WriteAfterRead {
+                        entity: e as usize,
+                        at: g * 4,
+                    }));
                 }
             }
         }

@@ -31,15 +31,24 @@ impl Unit<'_> {
         for l in lanes(m) {
             let (rank, at) = self.shared_address(self.lane_address(w, dst, l), dst.space)?;
             if rank != c {
-                return stop(FaultKind::OutOfBounds, "cp.async to the shared memory of another block");
+                return stop(
+                    FaultKind::OutOfBounds,
+                    "cp.async to the shared memory of another block",
+                );
             }
             if !at.is_multiple_of(bytes) {
-                return stop(FaultKind::Misaligned, format!("cp.async of {bytes} bytes to shared address {at:#x}"));
+                return stop(
+                    FaultKind::Misaligned,
+                    format!("cp.async of {bytes} bytes to shared address {at:#x}"),
+                );
             }
             self.shared_bounds(rank, at, bytes)?;
             let mut take = src_bytes.map_or(bytes, |s| w.regs.get(s, l) as usize);
             if take > bytes {
-                return stop(FaultKind::IllegalInstruction, format!("cp.async with a source of {take} bytes, more than {bytes}"));
+                return stop(
+                    FaultKind::IllegalInstruction,
+                    format!("cp.async with a source of {take} bytes, more than {bytes}"),
+                );
             }
             if ignored >> l & 1 == 1 {
                 take = 0;
@@ -48,7 +57,10 @@ impl Unit<'_> {
             if take > 0 {
                 let address = self.lane_address(w, src, l);
                 if !address.is_multiple_of(bytes as u64) {
-                    return stop(FaultKind::Misaligned, format!("cp.async of {bytes} bytes from global address {address:#x}"));
+                    return stop(
+                        FaultKind::Misaligned,
+                        format!("cp.async of {bytes} bytes from global address {address:#x}"),
+                    );
                 }
                 let env = self.env;
                 let loc = match env.view.locate(address, take, &mut last) {
@@ -61,11 +73,22 @@ impl Unit<'_> {
                 unsafe { std::ptr::copy_nonoverlapping(loc.ptr, data.as_mut_ptr(), take) };
                 sectors.add(address, take);
             }
-            let agent = Agent { entity, clock, ..Agent::of(c, w, pc) };
+            let agent = Agent {
+                entity,
+                clock,
+                ..Agent::of(c, w, pc)
+            };
             // Compilers give wgmma what cp.async wrote without a proxy fence, and the hardware agrees with them.
             self.shared_write(&agent, rank, at, bytes, true, false);
             let group = w.committed[l];
-            w.copies.push(PendingCopy { lane: l as u8, group, shared: at as u32, bytes: bytes as u8, clock, data });
+            w.copies.push(PendingCopy {
+                lane: l as u8,
+                group,
+                shared: at as u32,
+                bytes: bytes as u8,
+                clock,
+                data,
+            });
         }
         w.last_range = last;
         if self.env.settings.counts {
@@ -108,7 +131,11 @@ impl Unit<'_> {
         if self.checks {
             // Clocks count instructions; all that are not pending any more are known from here on.
             let entity = self.copy_entity(w.entity);
-            let known = rest.iter().map(|p| p.clock - 1).min().unwrap_or(w.copy_clock);
+            let known = rest
+                .iter()
+                .map(|p| p.clock - 1)
+                .min()
+                .unwrap_or(w.copy_clock);
             let x = &mut w.vc.own[entity];
             *x = (*x).max(known);
         }

@@ -37,7 +37,11 @@ struct Outcome {
 /// Runs all units.
 pub(crate) fn run(env: &Env<'_>, units: u64, resident: usize) -> Result<LaunchReport, Fault> {
     // Blocks that see each other through global memory run in one order, so that a seed means one trace.
-    let threads = if env.settings.checks && env.program.communicates { 1 } else { env.settings.host_threads };
+    let threads = if env.settings.checks && env.program.communicates {
+        1
+    } else {
+        env.settings.host_threads
+    };
     let threads = threads.min(units as usize).max(1);
     let shared = Shared {
         next: AtomicU32::new(0),
@@ -58,7 +62,10 @@ pub(crate) fn run(env: &Env<'_>, units: u64, resident: usize) -> Result<LaunchRe
             }
         });
     }
-    let mut o = shared.outcome.into_inner().unwrap_or_else(|e| e.into_inner());
+    let mut o = shared
+        .outcome
+        .into_inner()
+        .unwrap_or_else(|e| e.into_inner());
     if !o.reports.is_empty() {
         o.reports.sort_by_key(|r| (r.kind, r.place.ptx_line));
         // The same finding in many blocks is one finding.
@@ -87,7 +94,11 @@ fn worker(env: &Env<'_>, shared: &Shared) {
             break;
         }
         let may_start = shared.active.load(Ordering::Relaxed) < shared.resident;
-        let fresh = if may_start || idle.is_empty() { take(shared) } else { None };
+        let fresh = if may_start || idle.is_empty() {
+            take(shared)
+        } else {
+            None
+        };
         let mut unit = match fresh {
             Some(id) => {
                 let mut u = spare.pop().unwrap_or_else(|| Unit::new(env));
@@ -107,7 +118,9 @@ fn worker(env: &Env<'_>, shared: &Shared) {
         let before = unit.progress;
         let turn = unit.run();
         if unit.progress != before {
-            shared.progress.fetch_add(unit.progress - before, Ordering::Relaxed);
+            shared
+                .progress
+                .fetch_add(unit.progress - before, Ordering::Relaxed);
         }
         match turn {
             Ok(Turn::Done) => {
@@ -159,7 +172,11 @@ fn worker(env: &Env<'_>, shared: &Shared) {
 }
 
 fn take(shared: &Shared) -> Option<u32> {
-    let id = shared.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < shared.units).then_some(n + 1));
+    let id = shared
+        .next
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+            (n < shared.units).then_some(n + 1)
+        });
     id.ok()
 }
 

@@ -17,7 +17,11 @@ fn table(e: Elem) -> &'static [f32; 256] {
     static E4M3: OnceLock<[f32; 256]> = OnceLock::new();
     static E5M2: OnceLock<[f32; 256]> = OnceLock::new();
     let make = |f: &Format| std::array::from_fn(|i| f.decode(i as u64) as f32);
-    if e == Elem::E4m3 { E4M3.get_or_init(|| make(&Format::E4M3)) } else { E5M2.get_or_init(|| make(&Format::E5M2)) }
+    if e == Elem::E4m3 {
+        E4M3.get_or_init(|| make(&Format::E4M3))
+    } else {
+        E5M2.get_or_init(|| make(&Format::E5M2))
+    }
 }
 
 /// Converts elements in memory order to f32 (integers exactly).
@@ -63,7 +67,12 @@ pub(crate) fn decode_elements(e: Elem, bytes: &[u8], out: &mut [f32]) {
 #[inline(always)]
 fn elements(e: Elem, x: u32) -> [f32; 4] {
     match e {
-        Elem::Bf16 => [f32::from_bits(x << 16), f32::from_bits(x & 0xffff_0000), 0.0, 0.0],
+        Elem::Bf16 => [
+            f32::from_bits(x << 16),
+            f32::from_bits(x & 0xffff_0000),
+            0.0,
+            0.0,
+        ],
         Elem::F16 => [f16_to_f32(x as u16), f16_to_f32((x >> 16) as u16), 0.0, 0.0],
         Elem::Tf32 => [tf32_to_f32(x), 0.0, 0.0, 0.0],
         _ => {
@@ -92,7 +101,15 @@ pub(crate) fn spread_fragment(regs: &[[u32; 32]], k: usize, e: Elem, out: &mut S
 }
 
 impl Unit<'_> {
-    pub(crate) fn ldmatrix(&mut self, c: usize, w: &mut Warp, pc: u32, addr: &Addr, d: &[Slot], trans: bool) -> Step<()> {
+    pub(crate) fn ldmatrix(
+        &mut self,
+        c: usize,
+        w: &mut Warp,
+        pc: u32,
+        addr: &Addr,
+        d: &[Slot],
+        trans: bool,
+    ) -> Step<()> {
         for (q, d) in d.iter().enumerate() {
             let mut rows = [[0u8; 16]; 8];
             let mut at8 = [0u64; 32];
@@ -101,7 +118,13 @@ impl Unit<'_> {
                 at8[r] = a & 0xff_ffff;
                 let (rank, at) = self.shared_address(a, Space::Shared)?;
                 if !at.is_multiple_of(16) {
-                    return stop(FaultKind::Misaligned, format!("ldmatrix row at shared address {at:#x} (lane {}), not a multiple of 16", q * 8 + r));
+                    return stop(
+                        FaultKind::Misaligned,
+                        format!(
+                            "ldmatrix row at shared address {at:#x} (lane {}), not a multiple of 16",
+                            q * 8 + r
+                        ),
+                    );
                 }
                 self.shared_bounds(rank, at, 16)?;
                 let agent = Agent::of(c, w, pc);
@@ -111,28 +134,48 @@ impl Unit<'_> {
             if self.env.settings.counts {
                 self.counts.shared_access(&at8, 0xff, 16, false);
             }
-            let half = |r: usize, k: usize| u16::from_le_bytes([rows[r][2 * k], rows[r][2 * k + 1]]) as u32;
+            let half = |r: usize, k: usize| {
+                u16::from_le_bytes([rows[r][2 * k], rows[r][2 * k + 1]]) as u32
+            };
             let out: [u32; 32] = std::array::from_fn(|l| {
                 let (r, k) = (l / 4, l % 4 * 2);
-                if trans { half(k, r) | half(k + 1, r) << 16 } else { half(r, k) | half(r, k + 1) << 16 }
+                if trans {
+                    half(k, r) | half(k + 1, r) << 16
+                } else {
+                    half(r, k) | half(r, k + 1) << 16
+                }
             });
             w.regs.put32(*d, FULL, &out);
         }
         Ok(())
     }
 
-    pub(crate) fn stmatrix(&mut self, c: usize, w: &mut Warp, pc: u32, addr: &Addr, s: &[Slot], trans: bool) -> Step<()> {
+    pub(crate) fn stmatrix(
+        &mut self,
+        c: usize,
+        w: &mut Warp,
+        pc: u32,
+        addr: &Addr,
+        s: &[Slot],
+        trans: bool,
+    ) -> Step<()> {
         self.progress += 1;
         for (q, s) in s.iter().enumerate() {
             let v = *w.regs.r32(*s);
             let half = |r: usize, k: usize| (v[r * 4 + k / 2] >> (16 * (k & 1))) as u16;
             let mut at8 = [0u64; 32];
-            for r in 0..8 {
+            for (r, at8) in at8.iter_mut().enumerate().take(8) {
                 let a = self.lane_address(w, addr, q * 8 + r);
-                at8[r] = a & 0xff_ffff;
+                *at8 = a & 0xff_ffff;
                 let (rank, at) = self.shared_address(a, Space::Shared)?;
                 if !at.is_multiple_of(16) {
-                    return stop(FaultKind::Misaligned, format!("stmatrix row at shared address {at:#x} (lane {}), not a multiple of 16", q * 8 + r));
+                    return stop(
+                        FaultKind::Misaligned,
+                        format!(
+                            "stmatrix row at shared address {at:#x} (lane {}), not a multiple of 16",
+                            q * 8 + r
+                        ),
+                    );
                 }
                 self.shared_bounds(rank, at, 16)?;
                 let mut row = [0u8; 16];
@@ -160,7 +203,10 @@ impl Unit<'_> {
             _ => {}
         }
         // Buffers of the unit serve all instructions.
-        let (mut a, mut b) = (std::mem::take(&mut self.scratch_a), std::mem::take(&mut self.scratch_b));
+        let (mut a, mut b) = (
+            std::mem::take(&mut self.scratch_a),
+            std::mem::take(&mut self.scratch_b),
+        );
         let mut ra = [[0u32; 32]; 4];
         for (r, s) in ra.iter_mut().zip(&x.ra) {
             *r = *w.regs.r32(*s);
@@ -188,7 +234,9 @@ impl Unit<'_> {
 pub(crate) fn load_acc(regs: &Regs, ty: Ty, r: &[Slot]) -> [[u32; 32]; 4] {
     if ty == Ty::F16 {
         let v = [*regs.r32(r[0]), *regs.r32(r[1])];
-        return std::array::from_fn(|i| row(|l| f16_to_f32((v[i >> 1][l] >> (16 * (i & 1))) as u16).to_bits()));
+        return std::array::from_fn(|i| {
+            row(|l| f16_to_f32((v[i >> 1][l] >> (16 * (i & 1))) as u16).to_bits())
+        });
     }
     std::array::from_fn(|i| *regs.r32(r[i]))
 }
@@ -209,7 +257,13 @@ pub(crate) fn store_acc(regs: &mut Regs, ty: Ty, d: &[Slot], acc: &[[u32; 32]; 4
 }
 
 fn mma_s32(regs: &mut Regs, x: &Mma) {
-    let int = |e: Elem, b: u8| if e == Elem::S8 { b as i8 as i64 } else { b as i64 };
+    let int = |e: Elem, b: u8| {
+        if e == Elem::S8 {
+            b as i8 as i64
+        } else {
+            b as i64
+        }
+    };
     let mut a = vec![0i64; x.m * x.k];
     for (i, s) in x.ra.iter().enumerate() {
         for (l, v) in regs.r32(*s).iter().enumerate() {
@@ -230,8 +284,15 @@ fn mma_s32(regs: &mut Regs, x: &Mma) {
         let c = *regs.r32(x.rc[i]);
         let v: [u32; 32] = std::array::from_fn(|l| {
             let (r, n) = (l / 4 + 8 * (i >> 1), l % 4 * 2 + (i & 1));
-            let sum = c[l] as i32 as i64 + (0..x.k).map(|k| a[r * x.k + k] * b[k * x.n + n]).sum::<i64>();
-            if x.satfinite { sum.clamp(i32::MIN as i64, i32::MAX as i64) as i32 as u32 } else { sum as u32 }
+            let sum = c[l] as i32 as i64
+                + (0..x.k)
+                    .map(|k| a[r * x.k + k] * b[k * x.n + n])
+                    .sum::<i64>();
+            if x.satfinite {
+                sum.clamp(i32::MIN as i64, i32::MAX as i64) as i32 as u32
+            } else {
+                sum as u32
+            }
         });
         regs.put32(*d, FULL, &v);
     }
@@ -255,7 +316,11 @@ fn mma_f64(regs: &mut Regs, x: &Mma) {
         let c = *regs.r64(x.rc[i]);
         let v: [u64; 32] = std::array::from_fn(|l| {
             let (r, n) = (l / 4 + 8 * (i >> 1), l % 4 * 2 + (i & 1));
-            (0..x.k).fold(f64::from_bits(c[l]), |s, k| a[r * x.k + k].mul_add(b[k * x.n + n], s)).to_bits()
+            (0..x.k)
+                .fold(f64::from_bits(c[l]), |s, k| {
+                    a[r * x.k + k].mul_add(b[k * x.n + n], s)
+                })
+                .to_bits()
         });
         regs.put64(*d, FULL, &v);
     }

@@ -24,7 +24,10 @@ impl Unit<'_> {
         let low = if space == Space::Generic {
             let (s, x) = window(a);
             if s != Space::Shared {
-                return stop(FaultKind::OutOfBounds, format!("{a:#x} is not an address of shared memory"));
+                return stop(
+                    FaultKind::OutOfBounds,
+                    format!("{a:#x} is not an address of shared memory"),
+                );
             }
             x
         } else {
@@ -32,7 +35,13 @@ impl Unit<'_> {
         };
         let (rank, offset) = ((low >> 24) as usize, (low & 0xff_ffff) as usize);
         if rank >= self.ctas.len() {
-            return stop(FaultKind::OutOfBounds, format!("shared address {low:#x} names rank {rank}, the cluster has {} blocks", self.ctas.len()));
+            return stop(
+                FaultKind::OutOfBounds,
+                format!(
+                    "shared address {low:#x} names rank {rank}, the cluster has {} blocks",
+                    self.ctas.len()
+                ),
+            );
         }
         Ok((rank, offset))
     }
@@ -44,26 +53,46 @@ impl Unit<'_> {
     /// Index of a live mbarrier.
     pub(crate) fn find_mbarrier(&self, rank: usize, offset: usize) -> Step<usize> {
         if !offset.is_multiple_of(8) {
-            return stop(FaultKind::Misaligned, format!("mbarrier address {offset:#x} is not a multiple of 8"));
+            return stop(
+                FaultKind::Misaligned,
+                format!("mbarrier address {offset:#x} is not a multiple of 8"),
+            );
         }
         let cta = &self.ctas[rank];
         if cta.live_warps == 0 {
-            return stop(FaultKind::EarlyExit, format!("mbarrier {offset:#x} of block rank {rank}, which has exited"));
+            return stop(
+                FaultKind::EarlyExit,
+                format!("mbarrier {offset:#x} of block rank {rank}, which has exited"),
+            );
         }
         match cta.mbarrier_at.get(offset / 8) {
-            Some(0) => stop(FaultKind::MbarrierMisuse, format!("shared memory {offset:#x} holds no initialised mbarrier")),
+            Some(0) => stop(
+                FaultKind::MbarrierMisuse,
+                format!("shared memory {offset:#x} holds no initialised mbarrier"),
+            ),
             Some(i) => Ok(*i as usize - 1),
-            None => stop(FaultKind::OutOfBounds, format!("mbarrier address {offset:#x} is outside the block's shared memory")),
+            None => stop(
+                FaultKind::OutOfBounds,
+                format!("mbarrier address {offset:#x} is outside the block's shared memory"),
+            ),
         }
     }
 
     /// Executes an mbarrier instruction for each lane.
-    pub(crate) fn mbarrier(&mut self, c: usize, w: &mut Warp, pc: u32, x: &Mbar, m: u32) -> Step<Flow> {
+    pub(crate) fn mbarrier(
+        &mut self,
+        c: usize,
+        w: &mut Warp,
+        pc: u32,
+        x: &Mbar,
+        m: u32,
+    ) -> Step<Flow> {
         let mut result = 0u32;
         let mut waiting = false;
         let mut joined: Vec<(usize, usize)> = Vec::new();
         for l in lanes(m) {
-            let (rank, offset) = self.shared_address(self.lane_address(w, &x.addr, l), x.addr.space)?;
+            let (rank, offset) =
+                self.shared_address(self.lane_address(w, &x.addr, l), x.addr.space)?;
             if let MbarKind::Init { count } = x.kind {
                 let count = w.regs.get(count, l) as u32;
                 self.init_mbarrier(rank, offset, count, c, w, pc)?;
@@ -75,9 +104,16 @@ impl Unit<'_> {
                 MbarKind::Inval => {
                     self.ctas[rank].mbarrier_at[offset / 8] = 0;
                     self.ctas[rank].mbarriers[i].live = false;
-                    self.ctas[rank].shadow.mark_init(offset, if self.checks { 8 } else { 0 });
+                    self.ctas[rank]
+                        .shadow
+                        .mark_init(offset, if self.checks { 8 } else { 0 });
                 }
-                MbarKind::Arrive { count, expect, drop, no_complete } => {
+                MbarKind::Arrive {
+                    count,
+                    expect,
+                    drop,
+                    no_complete,
+                } => {
                     let n = count.map_or(1, |s| w.regs.get(s, l) as i64);
                     let tx = expect.map_or(0, |s| w.regs.get(s, l) as i64);
                     let b = &mut self.ctas[rank].mbarriers[i];
@@ -91,11 +127,20 @@ impl Unit<'_> {
                     if n < 1 || n > b.pending || (*no_complete && n == b.pending) {
                         return stop(
                             FaultKind::MbarrierMisuse,
-                            format!("arrival of {n} at mbarrier {offset:#x}, where {} of {} are still expected in this phase", b.pending, b.expected),
+                            format!(
+                                "arrival of {n} at mbarrier {offset:#x}, where {} of {} are still expected in this phase",
+                                b.pending, b.expected
+                            ),
                         );
                     }
                     if b.transactions.abs() > MAX_COUNT {
-                        return stop(FaultKind::MbarrierMisuse, format!("transaction count {} of mbarrier {offset:#x} is out of range", b.transactions));
+                        return stop(
+                            FaultKind::MbarrierMisuse,
+                            format!(
+                                "transaction count {} of mbarrier {offset:#x} is out of range",
+                                b.transactions
+                            ),
+                        );
                     }
                     b.pending -= n;
                     if !joined.contains(&(rank, i)) && !x.relaxed {
@@ -111,17 +156,31 @@ impl Unit<'_> {
                     let b = &mut self.ctas[rank].mbarriers[i];
                     b.transactions += n;
                     if b.transactions > MAX_COUNT {
-                        return stop(FaultKind::MbarrierMisuse, format!("transaction count {} of mbarrier {offset:#x} is out of range", b.transactions));
+                        return stop(
+                            FaultKind::MbarrierMisuse,
+                            format!(
+                                "transaction count {} of mbarrier {offset:#x} is out of range",
+                                b.transactions
+                            ),
+                        );
                     }
                 }
                 MbarKind::CompleteTx { bytes } => {
                     let n = w.regs.get(*bytes, l) as i64;
                     self.complete_transaction(rank, i, n, None)?;
                 }
-                MbarKind::Wait { phase, parity, blocking } => {
+                MbarKind::Wait {
+                    phase,
+                    parity,
+                    blocking,
+                } => {
                     let b = &self.ctas[rank].mbarriers[i];
                     let v = w.regs.get(*phase, l);
-                    let ready = if *parity { b.phase & 1 != v & 1 } else { b.phase > v >> 32 };
+                    let ready = if *parity {
+                        b.phase & 1 != v & 1
+                    } else {
+                        b.phase > v >> 32
+                    };
                     if ready {
                         result |= 1 << l;
                         if self.checks && !x.relaxed && !joined.contains(&(rank, i)) {
@@ -139,7 +198,12 @@ impl Unit<'_> {
                     let b = &mut self.ctas[rank].mbarriers[i];
                     if *noinc {
                         if b.pending < 1 {
-                            return stop(FaultKind::MbarrierMisuse, format!("arrival at mbarrier {offset:#x}, where none is expected in this phase"));
+                            return stop(
+                                FaultKind::MbarrierMisuse,
+                                format!(
+                                    "arrival at mbarrier {offset:#x}, where none is expected in this phase"
+                                ),
+                            );
                         }
                         b.pending -= 1;
                     }
@@ -172,18 +236,38 @@ impl Unit<'_> {
         Ok(Flow::Next)
     }
 
-    fn init_mbarrier(&mut self, rank: usize, offset: usize, count: u32, c: usize, w: &Warp, pc: u32) -> Step<()> {
+    fn init_mbarrier(
+        &mut self,
+        rank: usize,
+        offset: usize,
+        count: u32,
+        c: usize,
+        w: &Warp,
+        pc: u32,
+    ) -> Step<()> {
         if !offset.is_multiple_of(8) {
-            return stop(FaultKind::Misaligned, format!("mbarrier address {offset:#x} is not a multiple of 8"));
+            return stop(
+                FaultKind::Misaligned,
+                format!("mbarrier address {offset:#x} is not a multiple of 8"),
+            );
         }
         if offset < 1024 || offset + 8 > self.env.shared_end {
-            return stop(FaultKind::OutOfBounds, format!("mbarrier address {offset:#x} is outside the block's shared memory"));
+            return stop(
+                FaultKind::OutOfBounds,
+                format!("mbarrier address {offset:#x} is outside the block's shared memory"),
+            );
         }
         if count == 0 || count as i64 > MAX_COUNT {
-            return stop(FaultKind::MbarrierMisuse, format!("mbarrier.init with a count of {count}; 1 to {MAX_COUNT} are possible"));
+            return stop(
+                FaultKind::MbarrierMisuse,
+                format!("mbarrier.init with a count of {count}; 1 to {MAX_COUNT} are possible"),
+            );
         }
         if self.ctas[rank].mbarrier_at[offset / 8] != 0 {
-            return stop(FaultKind::MbarrierMisuse, format!("mbarrier {offset:#x} is initialised twice; invalidate it first"));
+            return stop(
+                FaultKind::MbarrierMisuse,
+                format!("mbarrier {offset:#x} is initialised twice; invalidate it first"),
+            );
         }
         if self.checks {
             let agent = Agent::of(c, w, pc);
@@ -193,10 +277,16 @@ impl Unit<'_> {
         let base = Clock::at(entities, self.start_clock);
         let index = self.ctas[rank].mbarriers.len();
         if index >= u16::MAX as usize - 1 {
-            return stop(FaultKind::MbarrierMisuse, "more than 65534 mbarriers were initialised in one block");
+            return stop(
+                FaultKind::MbarrierMisuse,
+                "more than 65534 mbarriers were initialised in one block",
+            );
         }
         // An address that is initialised again continues its old object, and so its clock.
-        let old = self.ctas[rank].mbarriers.iter().position(|b| !b.live && b.address == offset as u32);
+        let old = self.ctas[rank]
+            .mbarriers
+            .iter()
+            .position(|b| !b.live && b.address == offset as u32);
         let index = old.unwrap_or(index);
         let clock = match old {
             Some(i) => self.ctas[rank].mbarriers[i].clock + 1,
@@ -219,7 +309,11 @@ impl Unit<'_> {
             initialised: (w.entity, w.clock()),
         };
         let cta: &mut Cta = &mut self.ctas[rank];
-        if old.is_some() { cta.mbarriers[index] = b } else { cta.mbarriers.push(b) }
+        if old.is_some() {
+            cta.mbarriers[index] = b
+        } else {
+            cta.mbarriers.push(b)
+        }
         cta.mbarrier_at[offset / 8] = index as u16 + 1;
         Ok(())
     }
@@ -246,11 +340,23 @@ impl Unit<'_> {
     }
 
     /// Completes transactions of an asynchronous copy; `knows` is what its issuer knew.
-    pub(crate) fn complete_transaction(&mut self, rank: usize, i: usize, bytes: i64, knows: Option<&Clock>) -> Step<()> {
+    pub(crate) fn complete_transaction(
+        &mut self,
+        rank: usize,
+        i: usize,
+        bytes: i64,
+        knows: Option<&Clock>,
+    ) -> Step<()> {
         let b = &mut self.ctas[rank].mbarriers[i];
         b.transactions -= bytes;
         if b.transactions < -MAX_COUNT {
-            return stop(FaultKind::MbarrierMisuse, format!("transaction count {} of mbarrier {:#x} is out of range", b.transactions, b.address));
+            return stop(
+                FaultKind::MbarrierMisuse,
+                format!(
+                    "transaction count {} of mbarrier {:#x} is out of range",
+                    b.transactions, b.address
+                ),
+            );
         }
         if let Some(k) = knows {
             b.arriving.join(k);
@@ -260,7 +366,13 @@ impl Unit<'_> {
     }
 
     /// What an mbarrier that a group waits for looks like, for reports.
-    pub(crate) fn waited_mbarrier(&self, cta: &Cta, w: &Warp, pc: u32, mask: u32) -> Option<String> {
+    pub(crate) fn waited_mbarrier(
+        &self,
+        cta: &Cta,
+        w: &Warp,
+        pc: u32,
+        mask: u32,
+    ) -> Option<String> {
         // The test was executed a few instructions ago.
         let lane = mask.trailing_zeros() as usize;
         let from = pc.saturating_sub(4);
@@ -268,9 +380,13 @@ impl Unit<'_> {
             if let Op::Mbar(x) = &self.env.program.insts[at as usize].op
                 && let MbarKind::Wait { phase, parity, .. } = x.kind
             {
-                let (rank, offset) = self.shared_address(self.lane_address(w, &x.addr, lane), x.addr.space).ok()?;
+                let (rank, offset) = self
+                    .shared_address(self.lane_address(w, &x.addr, lane), x.addr.space)
+                    .ok()?;
                 let i = self.ctas.get(rank)?.mbarrier_at.get(offset / 8).copied()?;
-                let b = self.ctas[rank].mbarriers.get((i as usize).checked_sub(1)?)?;
+                let b = self.ctas[rank]
+                    .mbarriers
+                    .get((i as usize).checked_sub(1)?)?;
                 let kind = if parity { "parity" } else { "state" };
                 let _ = cta;
                 return Some(format!(

@@ -7,10 +7,10 @@
 //!
 //! All device accesses go through relaxed atomics: a racing kernel is a finding, not undefined behaviour of the host.
 
+pub use super::memory_error::{AllocationInfo, MemoryError};
 use super::shadow::ShadowPage;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -67,7 +67,12 @@ impl Page {
             return unsafe { &*p };
         }
         let fresh = ShadowPage::create();
-        match self.shadow.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
+        match self.shadow.compare_exchange(
+            std::ptr::null_mut(),
+            fresh,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        ) {
             // SAFETY: just published, lives as long as the page.
             Ok(_) => unsafe { &*fresh },
             Err(other) => {
@@ -120,96 +125,6 @@ struct Range {
     state: RangeState,
 }
 
-/// What is known of one live allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AllocationInfo {
-    /// First address.
-    pub base: u64,
-    /// Size in bytes as asked for.
-    pub bytes: u64,
-    /// Device that owns it; `None` for registered host memory.
-    pub device: Option<usize>,
-}
-
-/// Why host or device code may not touch an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MemoryError {
-    /// The device has not enough free memory.
-    OutOfMemory {
-        /// Bytes asked for.
-        asked: u64,
-        /// Bytes free.
-        free: u64,
-        /// Device.
-        device: usize,
-    },
-    /// No such device.
-    NoDevice {
-        /// Ordinal asked for.
-        device: usize,
-        /// Number of devices.
-        devices: usize,
-    },
-    /// `bytes` from `address` are not all within one live allocation.
-    OutOfBounds {
-        /// First address.
-        address: u64,
-        /// Bytes.
-        bytes: u64,
-        /// Closest live allocation: base and size.
-        nearest: Option<(u64, u64)>,
-    },
-    /// The address lies in an allocation that was freed.
-    UseAfterFree {
-        /// First address.
-        address: u64,
-        /// Bytes.
-        bytes: u64,
-        /// Base and size of the freed allocation.
-        freed: (u64, u64),
-    },
-    /// The pointer given to free is not the base of a live allocation.
-    NotAnAllocation {
-        /// The pointer.
-        address: u64,
-    },
-}
-
-impl fmt::Display for MemoryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MemoryError::OutOfMemory { asked, free, device } => {
-                write!(f, "device {device} has {free} bytes free, {asked} were asked for; free something or raise LIGHTNING_SIM_MEMORY")
-            }
-            MemoryError::NoDevice { device, devices } => {
-                write!(f, "device {device} does not exist, there are {devices}; set LIGHTNING_SIM_DEVICES")
-            }
-            MemoryError::OutOfBounds { address, bytes, nearest } => {
-                write!(f, "{bytes} bytes at {address:#x} are outside every allocation")?;
-                if let Some((base, len)) = nearest {
-                    let end = base + len;
-                    if *address >= *base && *address < end {
-                        write!(f, "; the allocation {base:#x} of {len} bytes ends {} bytes before the access does", address + bytes - end)?;
-                    } else if *address >= end {
-                        write!(f, "; {} bytes past the end of the allocation {base:#x} of {len} bytes", address - end)?;
-                    } else {
-                        write!(f, "; {} bytes before the allocation {base:#x} of {len} bytes", base - address)?;
-                    }
-                }
-                Ok(())
-            }
-            MemoryError::UseAfterFree { address, bytes, freed } => {
-                write!(f, "{bytes} bytes at {address:#x} lie in the allocation {:#x} of {} bytes, which was freed", freed.0, freed.1)
-            }
-            MemoryError::NotAnAllocation { address } => {
-                write!(f, "{address:#x} is not the start of a live allocation; pass the pointer that allocation returned, once")
-            }
-        }
-    }
-}
-
-impl std::error::Error for MemoryError {}
-
 struct DeviceWindow {
     next: u64,
     used: u64,
@@ -259,7 +174,11 @@ impl GlobalMemory {
                 snapshot: None,
             }),
             pages: (0..devices)
-                .map(|_| (0..entries).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect())
+                .map(|_| {
+                    (0..entries)
+                        .map(|_| AtomicPtr::new(std::ptr::null_mut()))
+                        .collect()
+                })
                 .collect(),
             gate: RwLock::new(()),
             launches: AtomicU64::new(0),
@@ -277,10 +196,16 @@ impl GlobalMemory {
     pub fn allocate(&self, device: usize, bytes: u64) -> Result<u64, MemoryError> {
         let mut t = self.lock();
         let devices = t.windows.len();
-        let Some(w) = t.windows.get(device) else { return Err(MemoryError::NoDevice { device, devices }) };
+        let Some(w) = t.windows.get(device) else {
+            return Err(MemoryError::NoDevice { device, devices });
+        };
         let free = w.capacity - w.used;
         if bytes > free {
-            return Err(MemoryError::OutOfMemory { asked: bytes, free, device });
+            return Err(MemoryError::OutOfMemory {
+                asked: bytes,
+                free,
+                device,
+            });
         }
         let span = bytes.max(1).div_ceil(ALIGN) * ALIGN + RED_ZONE;
         let window_end = GLOBAL_BASE + (device as u64 + 1) * DEVICE_WINDOW;
@@ -298,7 +223,11 @@ impl GlobalMemory {
                 at = b + len.max(&1).div_ceil(ALIGN) * ALIGN + RED_ZONE;
             }
             if at + span > window_end {
-                return Err(MemoryError::OutOfMemory { asked: bytes, free, device });
+                return Err(MemoryError::OutOfMemory {
+                    asked: bytes,
+                    free,
+                    device,
+                });
             }
             at
         };
@@ -326,10 +255,15 @@ impl GlobalMemory {
         let page_of = |a: u64| a >> PAGE_SHIFT;
         for p in page_of(address)..=page_of(address + bytes.max(1) - 1) {
             let (lo, hi) = (p << PAGE_SHIFT, (p + 1) << PAGE_SHIFT);
-            let shared = t.live.range(..hi).next_back().is_some_and(|(b, (len, _))| b + (*len).max(1) > lo);
+            let shared = t
+                .live
+                .range(..hi)
+                .next_back()
+                .is_some_and(|(b, (len, _))| b + (*len).max(1) > lo);
             if !shared {
                 let index = ((lo - GLOBAL_BASE) % DEVICE_WINDOW) >> PAGE_SHIFT;
-                let old = self.pages[device][index as usize].swap(std::ptr::null_mut(), Ordering::AcqRel);
+                let old =
+                    self.pages[device][index as usize].swap(std::ptr::null_mut(), Ordering::AcqRel);
                 if !old.is_null() {
                     // SAFETY: the page was unlinked, no live allocation lies on it, and the gate keeps launches and
                     // host copies out while it is freed.
@@ -363,7 +297,9 @@ impl GlobalMemory {
                 t.snapshot = None;
                 Ok(())
             }
-            _ => Err(MemoryError::NotAnAllocation { address: ptr as u64 }),
+            _ => Err(MemoryError::NotAnAllocation {
+                address: ptr as u64,
+            }),
         }
     }
 
@@ -371,7 +307,11 @@ impl GlobalMemory {
     pub fn allocation(&self, address: u64) -> Option<AllocationInfo> {
         let t = self.lock();
         let (base, (bytes, device)) = t.live.range(..=address).next_back()?;
-        (address - base < (*bytes).max(1)).then_some(AllocationInfo { base: *base, bytes: *bytes, device: *device })
+        (address - base < (*bytes).max(1)).then_some(AllocationInfo {
+            base: *base,
+            bytes: *bytes,
+            device: *device,
+        })
     }
 
     /// Free and total bytes of a device.
@@ -381,7 +321,10 @@ impl GlobalMemory {
     pub fn usage(&self, device: usize) -> Result<(u64, u64), MemoryError> {
         let t = self.lock();
         let devices = t.windows.len();
-        let w = t.windows.get(device).ok_or(MemoryError::NoDevice { device, devices })?;
+        let w = t
+            .windows
+            .get(device)
+            .ok_or(MemoryError::NoDevice { device, devices })?;
         Ok((w.capacity - w.used, w.capacity))
     }
 
@@ -506,7 +449,10 @@ impl GlobalMemory {
     pub(crate) fn view(&self) -> View<'_> {
         let mut t = self.lock();
         if let Some(s) = &t.snapshot {
-            return View { ranges: s.clone(), memory: self };
+            return View {
+                ranges: s.clone(),
+                memory: self,
+            };
         }
         let mut ranges: Vec<Range> = t
             .live
@@ -514,14 +460,25 @@ impl GlobalMemory {
             .map(|(&base, &(bytes, device))| Range {
                 base,
                 end: base + bytes,
-                state: if device.is_some() { RangeState::Live } else { RangeState::Host },
+                state: if device.is_some() {
+                    RangeState::Live
+                } else {
+                    RangeState::Host
+                },
             })
-            .chain(t.freed.iter().map(|(&base, &bytes)| Range { base, end: base + bytes, state: RangeState::Freed }))
+            .chain(t.freed.iter().map(|(&base, &bytes)| Range {
+                base,
+                end: base + bytes,
+                state: RangeState::Freed,
+            }))
             .collect();
         ranges.sort_by_key(|r| (r.base, r.end));
         let snapshot: Arc<Vec<RangeEntry>> = Arc::new(ranges.into_iter().map(RangeEntry).collect());
         t.snapshot = Some(snapshot.clone());
-        View { ranges: snapshot, memory: self }
+        View {
+            ranges: snapshot,
+            memory: self,
+        }
     }
 }
 
@@ -546,7 +503,12 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     /// Checks that `bytes` from `address` lie in one live range. `last` remembers the range of the previous access.
     #[inline]
-    fn check(&self, address: u64, bytes: usize, last: &mut usize) -> Result<RangeState, MemoryError> {
+    fn check(
+        &self,
+        address: u64,
+        bytes: usize,
+        last: &mut usize,
+    ) -> Result<RangeState, MemoryError> {
         if let Some(RangeEntry(r)) = self.ranges.get(*last)
             && r.state == RangeState::Live
             && address >= r.base
@@ -558,7 +520,12 @@ impl<'a> View<'a> {
     }
 
     #[cold]
-    fn check_slow(&self, address: u64, bytes: usize, last: &mut usize) -> Result<RangeState, MemoryError> {
+    fn check_slow(
+        &self,
+        address: u64,
+        bytes: usize,
+        last: &mut usize,
+    ) -> Result<RangeState, MemoryError> {
         let i = self.ranges.partition_point(|r| r.0.base <= address);
         let bytes = bytes as u64;
         if i > 0 {
@@ -568,28 +535,52 @@ impl<'a> View<'a> {
                 return Ok(r.state);
             }
             if address < r.end && r.state == RangeState::Freed {
-                return Err(MemoryError::UseAfterFree { address, bytes, freed: (r.base, r.end - r.base) });
+                return Err(MemoryError::UseAfterFree {
+                    address,
+                    bytes,
+                    freed: (r.base, r.end - r.base),
+                });
             }
         }
         let live = |r: &&RangeEntry| r.0.state != RangeState::Freed;
-        let before = self.ranges[..i].iter().rev().find(live).map(|r| (r.0.base, r.0.end - r.0.base));
-        let after = self.ranges[i..].iter().find(live).map(|r| (r.0.base, r.0.end - r.0.base));
+        let before = self.ranges[..i]
+            .iter()
+            .rev()
+            .find(live)
+            .map(|r| (r.0.base, r.0.end - r.0.base));
+        let after = self.ranges[i..]
+            .iter()
+            .find(live)
+            .map(|r| (r.0.base, r.0.end - r.0.base));
         let nearest = match (before, after) {
             (Some(b), Some(a)) if a.0 - address < address.saturating_sub(b.0 + b.1) => Some(a),
             (Some(b), _) => Some(b),
             (None, a) => a,
         };
-        Err(MemoryError::OutOfBounds { address, bytes, nearest })
+        Err(MemoryError::OutOfBounds {
+            address,
+            bytes,
+            nearest,
+        })
     }
 
     /// Checks a range and finds its bytes. The range must not cross a page, which aligned accesses never do.
     #[inline]
-    pub(crate) fn locate(&self, address: u64, bytes: usize, last: &mut usize) -> Result<Located<'a>, MemoryError> {
+    pub(crate) fn locate(
+        &self,
+        address: u64,
+        bytes: usize,
+        last: &mut usize,
+    ) -> Result<Located<'a>, MemoryError> {
         if self.check(address, bytes, last)? == RangeState::Host {
-            return Ok(Located { ptr: address as *mut u8, page: None });
+            return Ok(Located {
+                ptr: address as *mut u8,
+                page: None,
+            });
         }
         let rel = address - GLOBAL_BASE;
-        let slot = &self.memory.pages[(rel / DEVICE_WINDOW) as usize][((rel % DEVICE_WINDOW) >> PAGE_SHIFT) as usize];
+        let slot = &self.memory.pages[(rel / DEVICE_WINDOW) as usize]
+            [((rel % DEVICE_WINDOW) >> PAGE_SHIFT) as usize];
         let mut p = slot.load(Ordering::Acquire);
         if p.is_null() {
             p = create_page(slot);
@@ -598,14 +589,22 @@ impl<'a> View<'a> {
         debug_assert!(off + bytes <= PAGE_BYTES);
         // SAFETY: pages are destroyed only by `free` under the gate, which launches and host copies hold.
         let page = unsafe { &*p };
-        Ok(Located { ptr: page.data[off].as_ptr(), page: Some((page, off)) })
+        Ok(Located {
+            ptr: page.data[off].as_ptr(),
+            page: Some((page, off)),
+        })
     }
 }
 
 #[cold]
 fn create_page(slot: &AtomicPtr<Page>) -> *mut Page {
     let fresh = Page::create();
-    match slot.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
+    match slot.compare_exchange(
+        std::ptr::null_mut(),
+        fresh,
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    ) {
         Ok(_) => fresh,
         Err(other) => {
             // SAFETY: `fresh` was never published.
@@ -639,7 +638,10 @@ mod tests {
         let m = GlobalMemory::new(2, 400 << 30);
         let p = m.allocate(1, 390 << 30).unwrap();
         m.write(p + (300 << 30), &[1, 2, 3]).unwrap();
-        assert!(matches!(m.allocate(1, 20 << 30), Err(MemoryError::OutOfMemory { .. })));
+        assert!(matches!(
+            m.allocate(1, 20 << 30),
+            Err(MemoryError::OutOfMemory { .. })
+        ));
         m.free(p).unwrap();
         m.allocate(1, 20 << 30).unwrap();
     }
@@ -650,11 +652,23 @@ mod tests {
         let p = m.allocate(0, 100).unwrap();
         let q = m.allocate(0, 100).unwrap();
         assert!(q - p >= 100 + RED_ZONE - 12);
-        assert!(matches!(m.write(p + 99, &[0; 2]), Err(MemoryError::OutOfBounds { .. })));
-        assert!(matches!(m.write(p - 1, &[0; 1]), Err(MemoryError::OutOfBounds { .. })));
+        assert!(matches!(
+            m.write(p + 99, &[0; 2]),
+            Err(MemoryError::OutOfBounds { .. })
+        ));
+        assert!(matches!(
+            m.write(p - 1, &[0; 1]),
+            Err(MemoryError::OutOfBounds { .. })
+        ));
         m.free(p).unwrap();
-        assert!(matches!(m.read(p, &mut [0; 4]), Err(MemoryError::UseAfterFree { .. })));
-        assert!(matches!(m.free(p), Err(MemoryError::NotAnAllocation { .. })));
+        assert!(matches!(
+            m.read(p, &mut [0; 4]),
+            Err(MemoryError::UseAfterFree { .. })
+        ));
+        assert!(matches!(
+            m.free(p),
+            Err(MemoryError::NotAnAllocation { .. })
+        ));
         assert_eq!(m.allocation(q + 50).unwrap().base, q);
         assert_eq!(m.allocation(q + 100), None);
     }

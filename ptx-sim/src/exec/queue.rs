@@ -1,8 +1,6 @@
 //! Bulk asynchronous copies: issue, execution at some later time, completion.
 
 use super::access::Agent;
-use super::bulk_reduce::reduce_element;
-use super::memory::PAGE_BYTES;
 use super::regs::lanes;
 use super::unit::{Step, Unit, stop};
 use super::warp::Warp;
@@ -10,44 +8,68 @@ use crate::check::clock::Clock;
 use crate::check::fault::FaultKind;
 use crate::ptx::decode::PARAM_WINDOW;
 use crate::ptx::program::{Addr, Bulk, BulkReduce, ReduceOp};
-use crate::ptx::types::{Space, Ty};
-use crate::tensormap::{DataType, Swizzle, TENSOR_MAP_BYTES, TensorMap};
+use crate::ptx::types::Space;
+use crate::tensormap::{TENSOR_MAP_BYTES, TensorMap};
 
 /// What an asynchronous copy does.
 pub(crate) enum Copy {
     /// Global to the shared memory of one or more blocks, completing on an mbarrier in each.
-    Load { ranks: Vec<usize>, dst: usize, mbars: Vec<(usize, usize)>, from: Source },
+    Load {
+        ranks: Vec<usize>,
+        dst: usize,
+        mbars: Vec<(usize, usize)>,
+        from: Source,
+    },
     /// Between blocks of the cluster.
-    Peer { src: (usize, usize), dst: (usize, usize), bytes: usize, mbar: (usize, usize) },
+    Peer {
+        src: (usize, usize),
+        dst: (usize, usize),
+        bytes: usize,
+        mbar: (usize, usize),
+    },
     /// Shared to global.
     Store { src: (usize, usize), to: Target },
 }
 
 /// Global side of a load.
 pub(crate) enum Source {
-    Linear { address: u64, bytes: usize },
-    Tensor { map: Box<TensorMap>, coords: Vec<i32> },
+    Linear {
+        address: u64,
+        bytes: usize,
+    },
+    Tensor {
+        map: Box<TensorMap>,
+        coords: Vec<i32>,
+    },
 }
 
 /// Global side of a store.
 pub(crate) enum Target {
-    Linear { address: u64, bytes: usize, reduce: Option<BulkReduce> },
-    Tensor { map: Box<TensorMap>, coords: Vec<i32>, reduce: Option<ReduceOp> },
+    Linear {
+        address: u64,
+        bytes: usize,
+        reduce: Option<BulkReduce>,
+    },
+    Tensor {
+        map: Box<TensorMap>,
+        coords: Vec<i32>,
+        reduce: Option<ReduceOp>,
+    },
 }
 
 /// An operation in flight.
 pub(crate) struct AsyncOp {
     pub(crate) id: u64,
-    copy: Copy,
-    knows: Clock,
-    fenced: Clock,
-    cta: usize,
-    warp: usize,
-    entity: usize,
-    pc: u32,
+    pub(super) copy: Copy,
+    pub(super) knows: Clock,
+    pub(super) fenced: Clock,
+    pub(super) cta: usize,
+    pub(super) warp: usize,
+    pub(super) entity: usize,
+    pub(super) pc: u32,
     /// Clock of the issuing warp, and of the operation itself.
-    issued: u32,
-    clock: u32,
+    pub(super) issued: u32,
+    pub(super) clock: u32,
 }
 
 impl Unit<'_> {
@@ -74,21 +96,63 @@ impl Unit<'_> {
                         self.tensor_operands(c, w, pc, l, map, coords)?;
                     }
                 }
-                Bulk::Load { dst, src, bytes, mbar, mask } => {
+                Bulk::Load {
+                    dst,
+                    src,
+                    bytes,
+                    mbar,
+                    mask,
+                } => {
                     let n = self.linear_size(w, *bytes, l)?;
                     let address = self.lane_address(w, src, l);
                     self.linear_alignment(address)?;
                     let from = Source::Linear { address, bytes: n };
-                    self.issue_load(c, w, pc, l, (dst, mbar), mask.map(|s| w.regs.get(s, l) as u32), n, n, 16, from)?;
+                    self.issue_load(
+                        c,
+                        w,
+                        pc,
+                        l,
+                        (dst, mbar),
+                        mask.map(|s| w.regs.get(s, l) as u32),
+                        n,
+                        n,
+                        16,
+                        from,
+                    )?;
                 }
-                Bulk::TensorLoad { dst, map, coords, mbar, mask } => {
+                Bulk::TensorLoad {
+                    dst,
+                    map,
+                    coords,
+                    mbar,
+                    mask,
+                } => {
                     let (t, coords) = self.tensor_operands(c, w, pc, l, map, coords)?;
                     let (n, span) = (t.transaction_bytes() as usize, t.shared_bytes() as usize);
                     let align = 128;
-                    let from = Source::Tensor { map: Box::new(t), coords };
-                    self.issue_load(c, w, pc, l, (dst, mbar), mask.map(|s| w.regs.get(s, l) as u32), n, span, align, from)?;
+                    let from = Source::Tensor {
+                        map: Box::new(t),
+                        coords,
+                    };
+                    self.issue_load(
+                        c,
+                        w,
+                        pc,
+                        l,
+                        (dst, mbar),
+                        mask.map(|s| w.regs.get(s, l) as u32),
+                        n,
+                        span,
+                        align,
+                        from,
+                    )?;
                 }
-                Bulk::Peer { dst, src, bytes, mbar } => {
+                Bulk::Peer {
+                    dst,
+                    src,
+                    bytes,
+                    mbar,
+                } => {
                     let n = self.linear_size(w, *bytes, l)?;
                     let s = self.shared_address(self.lane_address(w, src, l), src.space)?;
                     let d = self.shared_address(self.lane_address(w, dst, l), dst.space)?;
@@ -97,24 +161,52 @@ impl Unit<'_> {
                     self.shared_bounds(s.0, s.1, n)?;
                     self.shared_bounds(d.0, d.1, n)?;
                     self.find_mbarrier(b.0, b.1)?;
-                    self.enqueue(c, w, pc, Copy::Peer { src: s, dst: d, bytes: n, mbar: b });
+                    self.enqueue(
+                        c,
+                        w,
+                        pc,
+                        Copy::Peer {
+                            src: s,
+                            dst: d,
+                            bytes: n,
+                            mbar: b,
+                        },
+                    );
                 }
-                Bulk::Store { dst, src, bytes, reduce } => {
+                Bulk::Store {
+                    dst,
+                    src,
+                    bytes,
+                    reduce,
+                } => {
                     let n = self.linear_size(w, *bytes, l)?;
                     let s = self.shared_address(self.lane_address(w, src, l), src.space)?;
                     let address = self.lane_address(w, dst, l);
                     self.linear_alignment(address | s.1 as u64)?;
                     self.shared_bounds(s.0, s.1, n)?;
-                    let to = Target::Linear { address, bytes: n, reduce: *reduce };
+                    let to = Target::Linear {
+                        address,
+                        bytes: n,
+                        reduce: *reduce,
+                    };
                     let id = self.enqueue(c, w, pc, Copy::Store { src: s, to });
                     w.bulk_open.push(id);
                 }
-                Bulk::TensorStore { map, coords, src, reduce } => {
+                Bulk::TensorStore {
+                    map,
+                    coords,
+                    src,
+                    reduce,
+                } => {
                     let (t, coords) = self.tensor_operands(c, w, pc, l, map, coords)?;
                     let s = self.shared_address(self.lane_address(w, src, l), src.space)?;
                     self.tensor_shared(s.1)?;
                     self.shared_bounds(s.0, s.1, t.shared_bytes() as usize)?;
-                    let to = Target::Tensor { map: Box::new(t), coords, reduce: *reduce };
+                    let to = Target::Tensor {
+                        map: Box::new(t),
+                        coords,
+                        reduce: *reduce,
+                    };
                     let id = self.enqueue(c, w, pc, Copy::Store { src: s, to });
                     w.bulk_open.push(id);
                 }
@@ -128,21 +220,30 @@ impl Unit<'_> {
         if n.is_multiple_of(16) {
             return Ok(n);
         }
-        stop(FaultKind::Misaligned, format!("bulk copy of {n} bytes; a multiple of 16 is expected"))
+        stop(
+            FaultKind::Misaligned,
+            format!("bulk copy of {n} bytes; a multiple of 16 is expected"),
+        )
     }
 
     fn linear_alignment(&self, bits: u64) -> Step<()> {
         if bits.is_multiple_of(16) {
             return Ok(());
         }
-        stop(FaultKind::Misaligned, "bulk copy with an address that is not a multiple of 16")
+        stop(
+            FaultKind::Misaligned,
+            "bulk copy with an address that is not a multiple of 16",
+        )
     }
 
     fn tensor_shared(&self, at: usize) -> Step<()> {
         if at.is_multiple_of(128) {
             return Ok(());
         }
-        stop(FaultKind::Misaligned, format!("tensor copy with shared address {at:#x}, which is not a multiple of 128"))
+        stop(
+            FaultKind::Misaligned,
+            format!("tensor copy with shared address {at:#x}, which is not a multiple of 128"),
+        )
     }
 
     /// Reads and validates a tensor map, and the coordinates of a lane.
@@ -165,22 +266,52 @@ impl Unit<'_> {
             return stop(FaultKind::IllegalTensorMap, e.to_string());
         }
         if t.rank as usize != coords.len() {
-            return stop(FaultKind::IllegalTensorMap, format!("{} coordinates for a tensor map of rank {}", coords.len(), t.rank));
+            return stop(
+                FaultKind::IllegalTensorMap,
+                format!(
+                    "{} coordinates for a tensor map of rank {}",
+                    coords.len(),
+                    t.rank
+                ),
+            );
         }
-        let coords = coords.iter().map(|s| w.regs.get(*s, lane) as u32 as i32).collect();
+        let coords = coords
+            .iter()
+            .map(|s| w.regs.get(*s, lane) as u32 as i32)
+            .collect();
         Ok((t, coords))
     }
 
-    pub(crate) fn tensor_map_bytes(&mut self, c: usize, w: &mut Warp, pc: u32, address: u64, space: Space) -> Step<[u8; TENSOR_MAP_BYTES]> {
+    pub(crate) fn tensor_map_bytes(
+        &mut self,
+        c: usize,
+        w: &mut Warp,
+        pc: u32,
+        address: u64,
+        space: Space,
+    ) -> Step<[u8; TENSOR_MAP_BYTES]> {
         let mut b = [0u8; TENSOR_MAP_BYTES];
         if !address.is_multiple_of(64) {
-            return stop(FaultKind::Misaligned, format!("tensor map at {address:#x}, which is not a multiple of 64"));
+            return stop(
+                FaultKind::Misaligned,
+                format!("tensor map at {address:#x}, which is not a multiple of 64"),
+            );
         }
         if space == Space::Param || address >= PARAM_WINDOW {
-            let at = (address - if space == Space::Param { 0 } else { PARAM_WINDOW }) as usize;
+            let at = (address
+                - if space == Space::Param {
+                    0
+                } else {
+                    PARAM_WINDOW
+                }) as usize;
             match self.env.params.get(at..at + TENSOR_MAP_BYTES) {
                 Some(p) => b.copy_from_slice(p),
-                None => return stop(FaultKind::OutOfBounds, format!("tensor map at offset {at} of the parameters")),
+                None => {
+                    return stop(
+                        FaultKind::OutOfBounds,
+                        format!("tensor map at offset {at} of the parameters"),
+                    );
+                }
             }
             return Ok(b);
         }
@@ -192,7 +323,10 @@ impl Unit<'_> {
             b.copy_from_slice(&self.ctas[rank].shared[at..at + TENSOR_MAP_BYTES]);
             return Ok(b);
         }
-        let l = self.env.view.locate(address, TENSOR_MAP_BYTES, &mut w.last_range);
+        let l = self
+            .env
+            .view
+            .locate(address, TENSOR_MAP_BYTES, &mut w.last_range);
         let l = match l {
             Ok(l) => l,
             Err(e) => return stop(FaultKind::OutOfBounds, format!("tensor map: {e}")),
@@ -219,13 +353,23 @@ impl Unit<'_> {
         let (rank, at) = self.shared_address(self.lane_address(w, dst, lane), dst.space)?;
         let (brank, bat) = self.shared_address(self.lane_address(w, mbar, lane), mbar.space)?;
         if !at.is_multiple_of(align) {
-            return stop(FaultKind::Misaligned, format!("copy to shared address {at:#x}, which is not a multiple of {align}"));
+            return stop(
+                FaultKind::Misaligned,
+                format!("copy to shared address {at:#x}, which is not a multiple of {align}"),
+            );
         }
         let ranks: Vec<usize> = match mask {
             None => vec![rank],
             Some(m) => {
                 if m == 0 || (m & 0xffff) >> self.ctas.len() != 0 {
-                    return stop(FaultKind::IllegalInstruction, format!("multicast mask {:#06x} in a cluster of {} blocks", m & 0xffff, self.ctas.len()));
+                    return stop(
+                        FaultKind::IllegalInstruction,
+                        format!(
+                            "multicast mask {:#06x} in a cluster of {} blocks",
+                            m & 0xffff,
+                            self.ctas.len()
+                        ),
+                    );
                 }
                 lanes(m & 0xffff).collect()
             }
@@ -239,7 +383,17 @@ impl Unit<'_> {
             mbars.push((b, bat));
         }
         self.counts.tensor_bytes += (bytes * ranks.len()) as u64;
-        self.enqueue(c, w, pc, Copy::Load { ranks, dst: at, mbars, from });
+        self.enqueue(
+            c,
+            w,
+            pc,
+            Copy::Load {
+                ranks,
+                dst: at,
+                mbars,
+                from,
+            },
+        );
         Ok(())
     }
 
@@ -253,7 +407,13 @@ impl Unit<'_> {
                 b.address,
                 self.entity_name(entity)
             );
-            self.find(FaultKind::MissingProxyFence, c, Some(w.id), Some(pc), message);
+            self.find(
+                FaultKind::MissingProxyFence,
+                c,
+                Some(w.id),
+                Some(pc),
+                message,
+            );
         }
     }
 
@@ -310,259 +470,20 @@ impl Unit<'_> {
             let (cta, warp, pc) = (op.cta, op.warp, op.pc);
             if let Err(s) = self.execute(op) {
                 self.find(s.kind, cta, Some(warp), Some(pc), s.message);
-                self.env.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                self.env
+                    .stop
+                    .store(true, std::sync::atomic::Ordering::Relaxed);
                 return;
             }
         }
     }
-
-    fn execute(&mut self, op: AsyncOp) -> Step<()> {
-        self.progress += 1;
-        for r in in_use(&op.copy) {
-            self.ctas[r].in_flight -= 1;
-        }
-        match &op.copy {
-            Copy::Load { ranks, dst, mbars, from } => {
-                let bytes = match from {
-                    Source::Linear { bytes, .. } => *bytes,
-                    Source::Tensor { map, .. } => map.transaction_bytes() as usize,
-                };
-                for (rank, (brank, bat)) in ranks.iter().zip(mbars) {
-                    let i = self.find_mbarrier(*brank, *bat)?;
-                    let b = &self.ctas[*brank].mbarriers[i];
-                    let agent = agent(&op, b.entity, b.clock);
-                    match from {
-                        Source::Linear { address, bytes } => self.load_linear(&agent, *rank, *dst, *address, *bytes)?,
-                        Source::Tensor { map, coords } => self.load_box(&agent, *rank, *dst, map, coords)?,
-                    }
-                    self.complete_transaction(*brank, i, bytes as i64, Some(&op.knows))?;
-                }
-            }
-            Copy::Peer { src, dst, bytes, mbar } => {
-                let i = self.find_mbarrier(mbar.0, mbar.1)?;
-                let b = &self.ctas[mbar.0].mbarriers[i];
-                let reader = agent(&op, self.bulk_entity(op.entity), op.clock);
-                let writer = agent(&op, b.entity, b.clock);
-                self.shared_bounds(src.0, src.1, *bytes)?;
-                self.shared_bounds(dst.0, dst.1, *bytes)?;
-                self.shared_read(&reader, src.0, src.1, *bytes);
-                self.shared_write(&writer, dst.0, dst.1, *bytes, true, false);
-                let data = self.ctas[src.0].shared[src.1..src.1 + bytes].to_vec();
-                self.ctas[dst.0].shared[dst.1..dst.1 + bytes].copy_from_slice(&data);
-                self.complete_transaction(mbar.0, i, *bytes as i64, Some(&op.knows))?;
-            }
-            Copy::Store { src, to } => {
-                let reader = agent(&op, self.bulk_entity(op.entity), op.clock);
-                match to {
-                    Target::Linear { address, bytes, reduce } => {
-                        self.shared_read(&reader, src.0, src.1, *bytes);
-                        self.counts.tensor_bytes += *bytes as u64;
-                        let data = self.ctas[src.0].shared[src.1..src.1 + bytes].to_vec();
-                        self.store_bytes(&reader, &data, *address, reduce.map(|r| (r.op, r.ty)))?;
-                    }
-                    Target::Tensor { map, coords, reduce } => self.store_box(&reader, *src, map, coords, *reduce)?,
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn load_box(&mut self, a: &Agent<'_>, rank: usize, dst: usize, map: &TensorMap, coords: &[i32]) -> Step<()> {
-        let (bytes, span) = (map.row_bytes() as usize, map.shared_bytes() as usize);
-        self.shared_bounds(rank, dst, span)?;
-        // A swizzle permutes chunks within rows: where rows are dense the box as a whole is what is written.
-        let dense = map.row_bytes() == map.row_pitch();
-        if dense {
-            self.shared_write(a, rank, dst, span, true, false);
-        }
-        let pattern = map.fill_pattern().to_le_bytes();
-        let size = map.data_type.bytes() as usize;
-        let mut rows = Vec::new();
-        map.for_each_row(coords, dst as u64, |r| rows.push(r));
-        let mut row = vec![0u8; bytes];
-        for r in rows {
-            let (first, valid) = (r.first as usize, r.valid as usize);
-            if valid < bytes {
-                for (i, x) in row.iter_mut().enumerate() {
-                    *x = pattern[i % size];
-                }
-            }
-            if valid > 0 {
-                let to = row.as_mut_ptr();
-                self.for_pages(a, r.global, valid, false, |_, done, ptr, k| {
-                    // SAFETY: `for_pages` checked the global range; the row holds `first + valid` bytes.
-                    unsafe { std::ptr::copy_nonoverlapping(ptr, to.add(first + done), k) }
-                })?;
-            }
-            if map.data_type.flushes() {
-                for x in row.chunks_exact_mut(4) {
-                    if x[3] & 0x7f == 0 && x[2] & 0x80 == 0 {
-                        x[..3].fill(0);
-                        x[3] &= 0x80;
-                    }
-                }
-            }
-            let shared = &mut self.ctas[rank].shared;
-            for_chunks(map, r.shared, bytes, |offset, at, n| {
-                if n == 16 {
-                    // A fixed length is a single move.
-                    let mut chunk = [0u8; 16];
-                    chunk.copy_from_slice(&row[offset..offset + 16]);
-                    shared[at..at + 16].copy_from_slice(&chunk);
-                } else {
-                    shared[at..at + n].copy_from_slice(&row[offset..offset + n]);
-                }
-            });
-            if !dense {
-                let mut parts = Vec::new();
-                for_chunks(map, r.shared, bytes, |_, at, n| parts.push((at, n)));
-                for (at, n) in parts {
-                    self.shared_write(a, rank, at, n, true, false);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn store_box(&mut self, a: &Agent<'_>, src: (usize, usize), map: &TensorMap, coords: &[i32], reduce: Option<ReduceOp>) -> Step<()> {
-        let bytes = map.row_bytes() as usize;
-        let ty = map_type(map.data_type);
-        let dense = map.row_bytes() == map.row_pitch();
-        let mut rows = Vec::new();
-        map.for_each_row(coords, src.1 as u64, |r| rows.push(r));
-        let whole = rows.iter().all(|r| r.valid as usize == bytes);
-        if dense && whole {
-            self.shared_read(a, src.0, src.1, map.shared_bytes() as usize);
-        }
-        let mut row = vec![0u8; bytes];
-        for r in rows {
-            let (first, valid) = (r.first as usize, r.valid as usize);
-            if valid == 0 {
-                continue;
-            }
-            let mut parts = Vec::new();
-            for_chunks(map, r.shared, bytes, |offset, at, n| {
-                row[offset..offset + n].copy_from_slice(&self.ctas[src.0].shared[at..at + n]);
-                // Only the bytes that are stored count as read.
-                let (lo, hi) = (offset.max(first), (offset + n).min(first + valid));
-                if lo < hi {
-                    parts.push((at + lo - offset, hi - lo));
-                }
-            });
-            if !(dense && whole) {
-                for (at, n) in parts {
-                    self.shared_read(a, src.0, at, n);
-                }
-            }
-            self.counts.tensor_bytes += valid as u64;
-            self.store_bytes(a, &row[first..first + valid], r.global, reduce.map(|op| (op, ty)))?;
-        }
-        Ok(())
-    }
-
-    /// Copies bytes from global to shared memory.
-    fn load_linear(&mut self, a: &Agent<'_>, rank: usize, at: usize, address: u64, n: usize) -> Step<()> {
-        self.shared_bounds(rank, at, n)?;
-        self.shared_write(a, rank, at, n, true, false);
-        self.for_pages(a, address, n, false, |unit, done, ptr, k| {
-            // SAFETY: `for_pages` checked the global range; the shared range was checked above.
-            unsafe { std::ptr::copy_nonoverlapping(ptr, unit.ctas[rank].shared.as_mut_ptr().add(at + done), k) }
-        })
-    }
-
-    /// Copies or reduces bytes into global memory.
-    fn store_bytes(&mut self, a: &Agent<'_>, data: &[u8], address: u64, reduce: Option<(ReduceOp, Ty)>) -> Step<()> {
-        let Some((op, ty)) = reduce else {
-            return self.for_pages(a, address, data.len(), true, |_, done, ptr, k| {
-                // SAFETY: `for_pages` checked the global range and its lengths add up to `data`.
-                unsafe { std::ptr::copy_nonoverlapping(data.as_ptr().add(done), ptr, k) }
-            });
-        };
-        let size = ty.size();
-        for (i, x) in data.chunks_exact(size).enumerate() {
-            let mut v = [0u8; 8];
-            v[..size].copy_from_slice(x);
-            let at = address + (i * size) as u64;
-            let env = self.env;
-            let l = match env.view.locate(at, size, &mut self.last_range) {
-                Ok(l) => l,
-                Err(e) => return stop(FaultKind::OutOfBounds, e.to_string()),
-            };
-            self.global_check(a, l.page, at, size, true, true);
-            if !reduce_element(l.ptr, u64::from_le_bytes(v), op, ty) {
-                return stop(FaultKind::IllegalInstruction, format!("bulk reduction {op:?} of {ty:?}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Calls `f` for the parts of a global range that lie in one page each, after checking them.
-    fn for_pages(&mut self, a: &Agent<'_>, address: u64, n: usize, write: bool, mut f: impl FnMut(&mut Self, usize, *mut u8, usize)) -> Step<()> {
-        let mut done = 0;
-        let mut last = self.last_range;
-        while done < n {
-            let at = address + done as u64;
-            let k = (PAGE_BYTES - (at as usize & (PAGE_BYTES - 1))).min(n - done);
-            let env = self.env;
-            let l = match env.view.locate(at, k, &mut last) {
-                Ok(l) => l,
-                Err(e) => return stop(FaultKind::OutOfBounds, e.to_string()),
-            };
-            self.global_check(a, l.page, at, k, write, false);
-            f(self, done, l.ptr, k);
-            done += k;
-        }
-        self.last_range = last;
-        Ok(())
-    }
-}
-
-/// Calls `f` with offset in the row, shared address and length of each piece of a row that the swizzle keeps together.
-fn for_chunks(map: &TensorMap, shared: u64, bytes: usize, mut f: impl FnMut(usize, usize, usize)) {
-    if map.swizzle == Swizzle::None {
-        return f(0, shared as usize, bytes);
-    }
-    let mut at = 0;
-    while at < bytes {
-        let n = (bytes - at).min(16);
-        f(at, map.swizzle.apply(shared + at as u64) as usize, n);
-        at += n;
-    }
-}
-
-fn agent<'a>(op: &'a AsyncOp, entity: usize, clock: u32) -> Agent<'a> {
-    Agent {
-        cta: op.cta,
-        warp: op.warp,
-        pc: op.pc,
-        entity,
-        clock,
-        global: (op.entity, op.issued),
-        knows: &op.knows,
-        fenced: Some(&op.fenced),
-    }
 }
 
 /// Blocks whose shared memory a copy uses.
-fn in_use(c: &Copy) -> Vec<usize> {
+pub(super) fn in_use(c: &Copy) -> Vec<usize> {
     match c {
         Copy::Load { ranks, .. } => ranks.clone(),
         Copy::Peer { src, dst, .. } => vec![src.0, dst.0],
         Copy::Store { src, .. } => vec![src.0],
-    }
-}
-
-fn map_type(t: DataType) -> Ty {
-    match t {
-        DataType::U8 => Ty::U8,
-        DataType::U16 => Ty::U16,
-        DataType::U32 => Ty::U32,
-        DataType::S32 => Ty::S32,
-        DataType::U64 => Ty::U64,
-        DataType::S64 => Ty::S64,
-        DataType::F16 => Ty::F16,
-        DataType::Bf16 => Ty::BF16,
-        DataType::F64 => Ty::F64,
-        _ => Ty::F32,
     }
 }

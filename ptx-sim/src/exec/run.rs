@@ -65,7 +65,13 @@ impl Unit<'_> {
             } else if quiet > DEADLOCK_TURNS {
                 let text = self.waiters();
                 let (cta, warp, pc) = self.first_waiter();
-                self.find(FaultKind::Deadlock, cta, warp, pc, format!("no warp can go on: {text}"));
+                self.find(
+                    FaultKind::Deadlock,
+                    cta,
+                    warp,
+                    pc,
+                    format!("no warp can go on: {text}"),
+                );
                 return Err(());
             }
         }
@@ -74,7 +80,13 @@ impl Unit<'_> {
     fn first_waiter(&self) -> (usize, Option<usize>, Option<u32>) {
         for c in &self.ctas {
             if let Some(w) = c.warps.iter().flatten().find(|w| !w.done()) {
-                let pc = w.groups.first().map(|g| if w.wait == Wait::No { g.pc } else { g.pc.saturating_sub(1) });
+                let pc = w.groups.first().map(|g| {
+                    if w.wait == Wait::No {
+                        g.pc
+                    } else {
+                        g.pc.saturating_sub(1)
+                    }
+                });
                 return (c.rank, Some(w.id), pc);
             }
         }
@@ -85,7 +97,13 @@ impl Unit<'_> {
     pub(crate) fn report_idle(&mut self) {
         let text = self.waiters();
         let (cta, warp, pc) = self.first_waiter();
-        self.find(FaultKind::Deadlock, cta, warp, pc, format!("no block makes progress: {text}"));
+        self.find(
+            FaultKind::Deadlock,
+            cta,
+            warp,
+            pc,
+            format!("no block makes progress: {text}"),
+        );
     }
 
     /// One turn over all warps. Returns whether some warp ran code that does not merely test a barrier.
@@ -108,12 +126,18 @@ impl Unit<'_> {
         for k in 0..total {
             let i = (first + k * stride) % total;
             let (c, id) = (i / warps, i % warps);
-            let Some(mut w) = self.ctas[c].warps[id].take() else { continue };
+            let Some(mut w) = self.ctas[c].warps[id].take() else {
+                continue;
+            };
             if let Wait::Registers(n) = w.wait {
                 self.try_registers(c, &mut w, n);
             }
             if w.runnable() {
-                let quantum = if random { 32 + (self.random.next_u64() & 255) as u32 } else { 128 };
+                let quantum = if random {
+                    32 + (self.random.next_u64() & 255) as u32
+                } else {
+                    128
+                };
                 let result = self.run_warp(c, &mut w, quantum);
                 busy |= !w.spun && w.wait == Wait::No;
                 if let Err((pc, s)) = result {
@@ -214,8 +238,18 @@ impl Unit<'_> {
                             match targets.get(v[l] as usize) {
                                 Some(t) => w.insert(*t, 1 << l),
                                 None => {
-                                    let message = format!("branch index {} of lane {l}, the table has {} entries", v[l], targets.len());
-                                    return Err((pc, Stop { kind: FaultKind::IllegalInstruction, message }));
+                                    let message = format!(
+                                        "branch index {} of lane {l}, the table has {} entries",
+                                        v[l],
+                                        targets.len()
+                                    );
+                                    return Err((
+                                        pc,
+                                        Stop {
+                                            kind: FaultKind::IllegalInstruction,
+                                            message,
+                                        },
+                                    ));
                                 }
                             }
                         }
@@ -320,17 +354,30 @@ impl Unit<'_> {
     #[inline(always)]
     fn trace_segment(&mut self, w: &Warp, from: u32, to: u32) {
         let x = (w.entity as u64) << 48 ^ (from as u64) << 24 ^ to as u64;
-        self.trace = (self.trace ^ x).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
+        self.trace = (self.trace ^ x)
+            .wrapping_mul(0x0000_0100_0000_01b3)
+            .rotate_left(17);
     }
 
     /// Decides whether the lanes of an instruction that needs several lanes are there: `None` to wait, or those to run.
-    fn gather(&self, w: &Warp, inst: &crate::ptx::program::Inst, gm: u32, m: u32) -> Step<Option<u32>> {
+    fn gather(
+        &self,
+        w: &Warp,
+        inst: &crate::ptx::program::Inst,
+        gm: u32,
+        m: u32,
+    ) -> Step<Option<u32>> {
         match inst.together {
             Together::No => Ok(Some(m)),
             Together::Live | Together::All => {
                 if inst.together == Together::All && w.live != u32::MAX {
                     let gone = !w.live;
-                    return stop(FaultKind::Divergence, format!("the instruction needs all 32 lanes, lanes {gone:#010x} have exited or never existed"));
+                    return stop(
+                        FaultKind::Divergence,
+                        format!(
+                            "the instruction needs all 32 lanes, lanes {gone:#010x} have exited or never existed"
+                        ),
+                    );
                 }
                 if gm != w.live {
                     return Ok(None);
@@ -338,13 +385,17 @@ impl Unit<'_> {
                 if m != gm {
                     return stop(
                         FaultKind::Divergence,
-                        format!("the instruction needs the whole warp, its guard selects lanes {m:#010x} of {gm:#010x}"),
+                        format!(
+                            "the instruction needs the whole warp, its guard selects lanes {m:#010x} of {gm:#010x}"
+                        ),
                     );
                 }
                 Ok(Some(m))
             }
             Together::Mask => {
-                let Op::Warp { mask, .. } = &inst.op else { return Ok(Some(m)) };
+                let Op::Warp { mask, .. } = &inst.op else {
+                    return Ok(Some(m));
+                };
                 let first = m.trailing_zeros() as usize;
                 let member = w.regs.get(*mask, first) as u32;
                 let mut same = 0;
@@ -352,11 +403,20 @@ impl Unit<'_> {
                     let mine = w.regs.get(*mask, l) as u32;
                     same |= ((mine == member) as u32) << l;
                     if mine >> l & 1 == 0 {
-                        return stop(FaultKind::Divergence, format!("lane {l} executes with the mask {mine:#010x}, which does not name it"));
+                        return stop(
+                            FaultKind::Divergence,
+                            format!(
+                                "lane {l} executes with the mask {mine:#010x}, which does not name it"
+                            ),
+                        );
                     }
                 }
                 let needed = member & w.live;
-                if same & needed != needed { Ok(None) } else { Ok(Some(same)) }
+                if same & needed != needed {
+                    Ok(None)
+                } else {
+                    Ok(Some(same))
+                }
             }
         }
     }
@@ -367,13 +427,25 @@ impl Unit<'_> {
             .iter()
             .map(|g| {
                 let i = &self.env.program.insts[g.pc as usize];
-                format!("lanes {:#010x} at line {} `{}`", g.mask, i.line, self.env.module.line(i.line))
+                format!(
+                    "lanes {:#010x} at line {} `{}`",
+                    g.mask,
+                    i.line,
+                    self.env.module.line(i.line)
+                )
             })
             .collect();
-        let exited = if w.live == u32::MAX { String::new() } else { format!("; lanes {:#010x} are not running", !w.live) };
+        let exited = if w.live == u32::MAX {
+            String::new()
+        } else {
+            format!("; lanes {:#010x} are not running", !w.live)
+        };
         Stop {
             kind: FaultKind::Divergence,
-            message: format!("lanes wait for each other at different instructions: {}{exited}", at.join("; ")),
+            message: format!(
+                "lanes wait for each other at different instructions: {}{exited}",
+                at.join("; ")
+            ),
         }
     }
 

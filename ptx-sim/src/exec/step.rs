@@ -15,7 +15,14 @@ impl Unit<'_> {
     pub(crate) fn step(&mut self, c: usize, w: &mut Warp, pc: u32, m: u32) -> Step<Flow> {
         let env = self.env;
         match &env.program.insts[pc as usize].op {
-            Op::Lane(..) | Op::SetP(_) | Op::Map(_) | Op::Bra { .. } | Op::BraIndex { .. } | Op::Call { .. } | Op::Ret | Op::Exit => {}
+            Op::Lane(..)
+            | Op::SetP(_)
+            | Op::Map(_)
+            | Op::Bra { .. }
+            | Op::BraIndex { .. }
+            | Op::Call { .. }
+            | Op::Ret
+            | Op::Exit => {}
             Op::ReadClock(clock, d) => {
                 let t = self.instructions;
                 let v = match clock {
@@ -38,7 +45,12 @@ impl Unit<'_> {
             Op::Hint(a) => {
                 let _ = a;
             }
-            Op::IsSpace { d, a, space, cluster } => {
+            Op::IsSpace {
+                d,
+                a,
+                space,
+                cluster,
+            } => {
                 let v = *w.regs.r64(*a);
                 let mut bits = 0;
                 for l in lanes(m) {
@@ -48,22 +60,42 @@ impl Unit<'_> {
                 }
                 w.regs.put_pred(*d, m, bits);
             }
-            Op::Mapa { d, a, rank, generic } => {
+            Op::Mapa {
+                d,
+                a,
+                rank,
+                generic,
+            } => {
                 for l in lanes(m) {
                     let r = w.regs.get(*rank, l);
                     if r as usize >= self.ctas.len() {
-                        return stop(FaultKind::IllegalInstruction, format!("mapa to rank {r}, the cluster has {} blocks", self.ctas.len()));
+                        return stop(
+                            FaultKind::IllegalInstruction,
+                            format!(
+                                "mapa to rank {r}, the cluster has {} blocks",
+                                self.ctas.len()
+                            ),
+                        );
                     }
                     let x = w.regs.get(*a, l);
-                    let low = if *generic { x - SHARED_WINDOW.min(x) } else { x };
+                    let low = if *generic {
+                        x - SHARED_WINDOW.min(x)
+                    } else {
+                        x
+                    };
                     let v = (low & 0xff_ffff) | r << 24;
-                    w.regs.set(*d, l, if *generic { v + SHARED_WINDOW } else { v });
+                    w.regs
+                        .set(*d, l, if *generic { v + SHARED_WINDOW } else { v });
                 }
             }
             Op::CtaRank { d, a, generic } => {
                 for l in lanes(m) {
                     let x = w.regs.get(*a, l);
-                    let low = if *generic { x - SHARED_WINDOW.min(x) } else { x };
+                    let low = if *generic {
+                        x - SHARED_WINDOW.min(x)
+                    } else {
+                        x
+                    };
                     w.regs.set(*d, l, low >> 24 & 0xff);
                 }
             }
@@ -73,9 +105,22 @@ impl Unit<'_> {
             Op::ClusterArrive { relaxed } => return self.cluster_arrive(c, w, *relaxed),
             Op::ClusterWait => return self.cluster_wait(c, w),
             Op::Fence(f) => self.fence(w, *f),
-            Op::CpAsync { dst, src, bytes, src_bytes, ignore } => {
-                self.cp_async(c, w, pc, m, (dst, src), *bytes as usize, *src_bytes, *ignore)?
-            }
+            Op::CpAsync {
+                dst,
+                src,
+                bytes,
+                src_bytes,
+                ignore,
+            } => self.cp_async(
+                c,
+                w,
+                pc,
+                m,
+                (dst, src),
+                *bytes as usize,
+                *src_bytes,
+                *ignore,
+            )?,
             Op::CpAsyncCommit => self.cp_async_commit(w, m),
             Op::CpAsyncWait { keep } => self.cp_async_wait(c, w, m, *keep),
             Op::Mbar(b) => return self.mbarrier(c, w, pc, b, m),
@@ -86,13 +131,18 @@ impl Unit<'_> {
                 }
             }
             Op::Bulk(b) => self.bulk(c, w, pc, b, m)?,
-            Op::TensormapReplace { map, field, value } => self.tensormap_replace(c, w, pc, m, map, *field, *value)?,
-            Op::TensormapCopy { dst, src, bytes } => self.tensormap_copy(c, w, pc, m, dst, src, *bytes as usize)?,
+            Op::TensormapReplace { map, field, value } => {
+                self.tensormap_replace(c, w, pc, m, map, *field, *value)?
+            }
+            Op::TensormapCopy { dst, src, bytes } => {
+                self.tensormap_copy(c, w, pc, m, dst, src, *bytes as usize)?
+            }
             Op::LdMatrix { addr, d, trans } => self.ldmatrix(c, w, pc, addr, d, *trans)?,
             Op::StMatrix { addr, s, trans } => self.stmatrix(c, w, pc, addr, s, *trans)?,
             Op::MovMatrix { d, a } => {
                 let v = *w.regs.r32(*a);
-                let half = |row: usize, col: usize| v[row * 4 + col / 2] >> (16 * (col & 1)) & 0xffff;
+                let half =
+                    |row: usize, col: usize| v[row * 4 + col / 2] >> (16 * (col & 1)) & 0xffff;
                 let out: [u32; 32] = std::array::from_fn(|l| {
                     let (row, col) = (l / 4, l % 4 * 2);
                     half(col, row) | half(col + 1, row) << 16
@@ -151,7 +201,12 @@ impl Unit<'_> {
                 return Ok(Flow::Next);
             }
             if count < per_thread {
-                return stop(FaultKind::OverSubscription, format!("setmaxnreg.inc {count} below the {per_thread} registers that the warp has"));
+                return stop(
+                    FaultKind::OverSubscription,
+                    format!(
+                        "setmaxnreg.inc {count} below the {per_thread} registers that the warp has"
+                    ),
+                );
             }
             let need = (count - per_thread) as i64;
             if self.ctas[c].free_registers < need {
@@ -161,7 +216,12 @@ impl Unit<'_> {
             self.ctas[c].free_registers -= need;
         } else {
             if count > per_thread && self.env.registers_known {
-                return stop(FaultKind::OverSubscription, format!("setmaxnreg.dec {count} above the {per_thread} registers that the warp has"));
+                return stop(
+                    FaultKind::OverSubscription,
+                    format!(
+                        "setmaxnreg.dec {count} above the {per_thread} registers that the warp has"
+                    ),
+                );
             }
             self.ctas[c].free_registers += per_thread as i64 - count as i64;
         }

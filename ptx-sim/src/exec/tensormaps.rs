@@ -6,7 +6,9 @@ use super::warp::Warp;
 use crate::check::fault::FaultKind;
 use crate::ptx::program::{Addr, MapField, Slot};
 use crate::ptx::types::Space;
-use crate::tensormap::{DataType, Field, L2Promotion, OobFill, Swizzle, TENSOR_MAP_BYTES, TensorMap};
+use crate::tensormap::{
+    DataType, Field, L2Promotion, OobFill, Swizzle, TENSOR_MAP_BYTES, TensorMap,
+};
 
 /// A map of which no field was set yet.
 const BLANK: TensorMap = TensorMap {
@@ -24,7 +26,16 @@ const BLANK: TensorMap = TensorMap {
 
 impl Unit<'_> {
     #[allow(clippy::too_many_arguments)]
-    pub(crate) fn tensormap_replace(&mut self, c: usize, w: &mut Warp, pc: u32, m: u32, map: &Addr, field: MapField, value: Slot) -> Step<()> {
+    pub(crate) fn tensormap_replace(
+        &mut self,
+        c: usize,
+        w: &mut Warp,
+        pc: u32,
+        m: u32,
+        map: &Addr,
+        field: MapField,
+        value: Slot,
+    ) -> Step<()> {
         let l = m.trailing_zeros() as usize;
         let address = self.lane_address(w, map, l);
         let bytes = self.tensor_map_bytes(c, w, pc, address, map.space)?;
@@ -54,7 +65,16 @@ impl Unit<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    pub(crate) fn tensormap_copy(&mut self, c: usize, w: &mut Warp, pc: u32, m: u32, dst: &Addr, src: &Addr, n: usize) -> Step<()> {
+    pub(crate) fn tensormap_copy(
+        &mut self,
+        c: usize,
+        w: &mut Warp,
+        pc: u32,
+        m: u32,
+        dst: &Addr,
+        src: &Addr,
+        n: usize,
+    ) -> Step<()> {
         let l = m.trailing_zeros() as usize;
         debug_assert_eq!(n, TENSOR_MAP_BYTES);
         let from = self.lane_address(w, src, l);
@@ -63,7 +83,15 @@ impl Unit<'_> {
         self.put_bytes(c, w, pc, to, dst.space, &bytes)
     }
 
-    fn put_bytes(&mut self, c: usize, w: &mut Warp, pc: u32, address: u64, space: Space, bytes: &[u8]) -> Step<()> {
+    fn put_bytes(
+        &mut self,
+        c: usize,
+        w: &mut Warp,
+        pc: u32,
+        address: u64,
+        space: Space,
+        bytes: &[u8],
+    ) -> Step<()> {
         self.progress += 1;
         if space == Space::Shared || address >= crate::ptx::decode::SHARED_WINDOW {
             let (rank, at) = self.shared_address(address, space)?;

@@ -137,7 +137,11 @@ impl Warp {
         self.id = id;
         self.entity = entity;
         self.groups.clear();
-        self.groups.push(Group { pc, mask: live, state: GroupState::Ready });
+        self.groups.push(Group {
+            pc,
+            mask: live,
+            state: GroupState::Ready,
+        });
         self.live = live;
         self.wait = Wait::No;
         self.stale = 0;
@@ -176,7 +180,14 @@ impl Warp {
                 self.groups[i].mask |= mask;
                 self.groups[i].state = GroupState::Ready;
             }
-            Err(i) => self.groups.insert(i, Group { pc, mask, state: GroupState::Ready }),
+            Err(i) => self.groups.insert(
+                i,
+                Group {
+                    pc,
+                    mask,
+                    state: GroupState::Ready,
+                },
+            ),
         }
     }
 

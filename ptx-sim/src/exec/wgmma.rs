@@ -92,15 +92,22 @@ impl Unit<'_> {
         let mut bad = None;
         for_each_slot(&inst.op, &mut |s, written| {
             if accumulators.contains(&s) {
-                bad = Some(if written { "writes an accumulator" } else { "reads an accumulator" });
+                bad = Some(if written {
+                    "writes an accumulator"
+                } else {
+                    "reads an accumulator"
+                });
             } else if written && sources.contains(&s) {
                 bad = Some("overwrites a register of A");
             }
         });
         match bad {
-            Some(what) => {
-                stop(FaultKind::WgmmaMisuse, format!("the instruction {what} of a wgmma in flight; wait with wgmma.wait_group first"))
-            }
+            Some(what) => stop(
+                FaultKind::WgmmaMisuse,
+                format!(
+                    "the instruction {what} of a wgmma in flight; wait with wgmma.wait_group first"
+                ),
+            ),
             None => Ok(()),
         }
     }
@@ -108,34 +115,60 @@ impl Unit<'_> {
     pub(crate) fn wgmma_issue(&mut self, w: &mut Warp, pc: u32, x: &Wgmma) -> Step<()> {
         if self.checks {
             if !w.fenced_once {
-                return stop(FaultKind::WgmmaMisuse, "wgmma without a wgmma.fence before it");
+                return stop(
+                    FaultKind::WgmmaMisuse,
+                    "wgmma without a wgmma.fence before it",
+                );
             }
             let dirty = |s: &Slot| w.dirty.get(s.index()).copied().unwrap_or(false);
             let uses_d = w.regs.pred(x.scale_d) & 1 == 1;
             if (uses_d && x.d.iter().any(dirty)) || (!x.a_in_shared && x.ra.iter().any(dirty)) {
-                return stop(FaultKind::WgmmaMisuse, "registers of the wgmma were written after the last wgmma.fence");
+                return stop(
+                    FaultKind::WgmmaMisuse,
+                    "registers of the wgmma were written after the last wgmma.fence",
+                );
             }
         }
         if w.id / 4 * 4 + 4 > self.env.warps {
-            return stop(FaultKind::Divergence, "wgmma in a warpgroup of fewer than four warps");
+            return stop(
+                FaultKind::Divergence,
+                "wgmma in a warpgroup of fewer than four warps",
+            );
         }
         let uniform = |w: &Warp, s: Slot, what: &str| -> Step<u64> {
             let v = w.regs.wide(s);
             if v.iter().all(|x| *x == v[0]) {
                 return Ok(v[0]);
             }
-            stop(FaultKind::IllegalDescriptor, format!("{what} differs between the lanes of a warp"))
+            stop(
+                FaultKind::IllegalDescriptor,
+                format!("{what} differs between the lanes of a warp"),
+            )
         };
         let desc_b = uniform(w, x.desc_b, "the descriptor of B")?;
-        let desc_a = if x.a_in_shared { uniform(w, x.ra[0], "the descriptor of A")? } else { 0 };
+        let desc_a = if x.a_in_shared {
+            uniform(w, x.ra[0], "the descriptor of A")?
+        } else {
+            0
+        };
         let scale_d = uniform(w, x.scale_d, "scale-d")? & 1 == 1;
-        let a = if x.a_in_shared { Vec::new() } else { x.ra.iter().map(|s| *w.regs.r32(*s)).collect() };
+        let a = if x.a_in_shared {
+            Vec::new()
+        } else {
+            x.ra.iter().map(|s| *w.regs.r32(*s)).collect()
+        };
         for (used, d) in [(x.a_in_shared, desc_a), (true, desc_b)] {
             if used && let Err(e) = MatrixDescriptor::decode(d) {
                 return stop(FaultKind::IllegalDescriptor, e.to_string());
             }
         }
-        w.wgmma_open.push(PendingWgmma { pc, desc_a, desc_b, scale_d, a });
+        w.wgmma_open.push(PendingWgmma {
+            pc,
+            desc_a,
+            desc_b,
+            scale_d,
+            a,
+        });
         Ok(())
     }
 
@@ -147,7 +180,10 @@ impl Unit<'_> {
         }
         // Operations that were never committed complete no earlier than a wait for everything.
         if keep == 0 && !w.wgmma_open.is_empty() && self.checks {
-            return stop(FaultKind::WgmmaMisuse, "wgmma operations were issued but not committed before the wait");
+            return stop(
+                FaultKind::WgmmaMisuse,
+                "wgmma operations were issued but not committed before the wait",
+            );
         }
         self.progress += 1;
         Ok(())
@@ -155,7 +191,9 @@ impl Unit<'_> {
 
     fn wgmma_execute(&mut self, c: usize, w: &mut Warp, p: &PendingWgmma) -> Step<()> {
         let env = self.env;
-        let Op::Wgmma(x) = &env.program.insts[p.pc as usize].op else { return Ok(()) };
+        let Op::Wgmma(x) = &env.program.insts[p.pc as usize].op else {
+            return Ok(());
+        };
         let (n, k) = (x.n, x.k);
         self.counts.matrix_flops += 2 * (16 * n * k) as u64;
         let a = if x.a_in_shared {
@@ -208,7 +246,12 @@ impl Unit<'_> {
             let d = &x.d[j * per..(j + 1) * per];
             let b = &b[j * k..(j + 1) * k];
             if x.acc == Ty::F32
-                && let Ok(mut rows) = w.regs.r.get_disjoint_mut([d[0].index(), d[1].index(), d[2].index(), d[3].index()])
+                && let Ok(mut rows) = w.regs.r.get_disjoint_mut([
+                    d[0].index(),
+                    d[1].index(),
+                    d[2].index(),
+                    d[3].index(),
+                ])
             {
                 if !p.scale_d {
                     rows.iter_mut().for_each(|r| r.fill(0));
@@ -216,7 +259,11 @@ impl Unit<'_> {
                 (env.mac)(a, b, rows);
                 continue;
             }
-            let mut acc = if p.scale_d { load_acc(&w.regs, x.acc, d) } else { [[0; 32]; 4] };
+            let mut acc = if p.scale_d {
+                load_acc(&w.regs, x.acc, d)
+            } else {
+                [[0; 32]; 4]
+            };
             (env.mac)(a, b, acc.each_mut());
             store_acc(&mut w.regs, x.acc, d, &acc);
         }
@@ -224,7 +271,14 @@ impl Unit<'_> {
     }
 
     /// Index of the converted tile in the cache, after all checks of the reading warp. `keep` stays where it is.
-    fn tile(&mut self, c: usize, w: &Warp, pc: u32, key: TileKey, keep: Option<usize>) -> Step<usize> {
+    fn tile(
+        &mut self,
+        c: usize,
+        w: &Warp,
+        pc: u32,
+        key: TileKey,
+        keep: Option<usize>,
+    ) -> Step<usize> {
         let cta = &mut self.ctas[c];
         let cache = &mut cta.tiles;
         let i = match cache.index.get(&key) {
@@ -246,7 +300,10 @@ impl Unit<'_> {
             }
         };
         let t = &cache.tiles[i];
-        let fresh = t.key == Some(key) && t.versions.iter().all(|(b, v)| cta.versions[*b as usize] == *v);
+        let fresh = t.key == Some(key)
+            && t.versions
+                .iter()
+                .all(|(b, v)| cta.versions[*b as usize] == *v);
         if !fresh {
             let mut t = std::mem::take(&mut cache.tiles[i]);
             if t.key != Some(key) {
@@ -262,25 +319,44 @@ impl Unit<'_> {
         }
         if self.checks {
             let t = &cta.tiles.tiles[i];
-            let who = Who { entity: w.entity, clock: w.clock(), knows: &w.vc, fenced: Some(&w.fenced) };
+            let who = Who {
+                entity: w.entity,
+                clock: w.clock(),
+                knows: &w.vc,
+                fenced: Some(&w.fenced),
+            };
             cta.shadow.read_chunks(&t.chunks, &who);
             let at = t.chunks.first().copied().unwrap_or(0) as usize;
             let conflict = t.writers.iter().find_map(|x| who.conflict(x, at));
             let uninitialised = t.uninitialised;
             if let Some(off) = uninitialised {
                 let offset = off as i64 - SHARED_START as i64;
-                self.find(FaultKind::Uninitialised, c, Some(w.id), Some(pc), format!("shared memory at offset {offset} was never written"));
+                self.find(
+                    FaultKind::Uninitialised,
+                    c,
+                    Some(w.id),
+                    Some(pc),
+                    format!("shared memory at offset {offset} was never written"),
+                );
             }
             if let Some(x) = conflict {
                 let (kind, e, how) = match x {
-                    Conflict::ProxyFence { entity, .. } => (FaultKind::MissingProxyFence, entity, "wrote without fence.proxy.async after it"),
-                    Conflict::ReadAfterWrite { entity, .. } | Conflict::WriteAfterWrite { entity, .. } | Conflict::WriteAfterRead { entity, .. } => {
+                    Conflict::ProxyFence { entity, .. } => (
+                        FaultKind::MissingProxyFence,
+                        entity,
+                        "wrote without fence.proxy.async after it",
+                    ),
+                    Conflict::ReadAfterWrite { entity, .. }
+                    | Conflict::WriteAfterWrite { entity, .. }
+                    | Conflict::WriteAfterRead { entity, .. } => {
                         (FaultKind::SharedRace, entity, "wrote, unordered")
                     }
                 };
                 let (me, other) = (self.entity_name(w.entity), self.entity_name(e));
                 let offset = at as i64 - SHARED_START as i64;
-                let message = format!("wgmma of {me} reads the tile at offset {offset} of shared memory, which {other} {how}");
+                let message = format!(
+                    "wgmma of {me} reads the tile at offset {offset} of shared memory, which {other} {how}"
+                );
                 self.find(kind, c, Some(w.id), Some(pc), message);
             }
         }
@@ -299,18 +375,27 @@ impl Tile {
         self.chunks.clear();
         if key.k_major {
             for r in 0..key.count {
-                self.chunks.extend((0..key.k / per).map(|q| d.k_major_chunk(key.first + r, q)));
+                self.chunks
+                    .extend((0..key.k / per).map(|q| d.k_major_chunk(key.first + r, q)));
             }
         } else {
             for kk in 0..key.k {
-                self.chunks.extend((0..key.count / per).map(|q| d.mn_major_chunk(key.first / per + q, kk)));
+                self.chunks.extend(
+                    (0..key.count / per).map(|q| d.mn_major_chunk(key.first / per + q, kk)),
+                );
             }
         }
         for at in &self.chunks {
             let at = *at as usize;
             if at < SHARED_START as usize || at + 16 > end {
                 let offset = at as i64 - SHARED_START as i64;
-                return stop(FaultKind::OutOfBounds, format!("the descriptor {:#018x} reaches offset {offset} of shared memory", key.descriptor));
+                return stop(
+                    FaultKind::OutOfBounds,
+                    format!(
+                        "the descriptor {:#018x} reaches offset {offset} of shared memory",
+                        key.descriptor
+                    ),
+                );
             }
         }
         let mut blocks: Vec<u32> = self.chunks.iter().map(|c| c >> 10).collect();
@@ -337,7 +422,11 @@ impl Tile {
             let row = if key.k_major { k / per } else { count / per };
             for (line, chunks) in self.chunks.chunks_exact(row).enumerate() {
                 for (q, at) in chunks.iter().enumerate() {
-                    decode_elements(key.element, &shared[*at as usize..*at as usize + 16], &mut v[..per]);
+                    decode_elements(
+                        key.element,
+                        &shared[*at as usize..*at as usize + 16],
+                        &mut v[..per],
+                    );
                     if key.k_major {
                         let (j, i) = (line / 8 * k + q * per, place(line));
                         for (g, x) in self.grouped[j..j + per].iter_mut().zip(&v) {
@@ -353,7 +442,10 @@ impl Tile {
             }
             return;
         }
-        let spread = self.spread.get_or_insert_with(|| SpreadA { k, data: Vec::new() });
+        let spread = self.spread.get_or_insert_with(|| SpreadA {
+            k,
+            data: Vec::new(),
+        });
         spread.k = k;
         spread.data.resize(2 * k, [0f32; 32]);
         let mut put = |r: usize, kk: usize, x: f32| {
@@ -362,9 +454,17 @@ impl Tile {
         let row = if key.k_major { k / per } else { count / per };
         for (line, chunks) in self.chunks.chunks_exact(row).enumerate() {
             for (q, at) in chunks.iter().enumerate() {
-                decode_elements(key.element, &shared[*at as usize..*at as usize + 16], &mut v[..per]);
+                decode_elements(
+                    key.element,
+                    &shared[*at as usize..*at as usize + 16],
+                    &mut v[..per],
+                );
                 for (i, x) in v[..per].iter().enumerate() {
-                    if key.k_major { put(line, q * per + i, *x) } else { put(q * per + i, line, *x) }
+                    if key.k_major {
+                        put(line, q * per + i, *x)
+                    } else {
+                        put(q * per + i, line, *x)
+                    }
                 }
             }
         }
@@ -380,8 +480,15 @@ fn integer(w: &mut Warp, x: &Wgmma, scale_d: bool, a: &SpreadA, b: &[[f32; 8]]) 
             let v: [u32; 32] = std::array::from_fn(|l| {
                 let col = (i & 1) * 4 + l % 4;
                 let start = if scale_d { old[l] as i32 as i64 } else { 0 };
-                let sum = (0..x.k).map(|k| a.data[(i >> 1) * x.k + k][l] as i64 * b[j * x.k + k][col] as i64).sum::<i64>() + start;
-                if x.satfinite { sum.clamp(i32::MIN as i64, i32::MAX as i64) as u32 } else { sum as u32 }
+                let sum = (0..x.k)
+                    .map(|k| a.data[(i >> 1) * x.k + k][l] as i64 * b[j * x.k + k][col] as i64)
+                    .sum::<i64>()
+                    + start;
+                if x.satfinite {
+                    sum.clamp(i32::MIN as i64, i32::MAX as i64) as u32
+                } else {
+                    sum as u32
+                }
             });
             w.regs.put32(d, FULL, &v);
         }

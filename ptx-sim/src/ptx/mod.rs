@@ -9,5 +9,7 @@ pub(crate) mod lexer;
 pub mod module;
 pub(crate) mod operands;
 pub(crate) mod program;
+pub(crate) mod slot;
 pub(crate) mod syntax;
+mod tree;
 pub mod types;

@@ -1,109 +1,8 @@
 //! Decoded kernels: flat instructions over register slots, ready to be executed.
 
 pub(crate) use super::class::Class;
+pub(crate) use super::slot::{File, Init, MaskKind, Slot, Special};
 use super::types::{Space, Ty};
-
-/// A register slot: a row of 32 lanes in one of three files (32-bit and narrower, 64-bit, predicates).
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Slot(u32);
-
-/// Register file of a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum File {
-    R32,
-    R64,
-    Pred,
-}
-
-impl Slot {
-    /// No register: a sink as destination, zero as source.
-    pub(crate) const NONE: Slot = Slot(u32::MAX);
-    const INDEX: u32 = (1 << 29) - 1;
-
-    pub(crate) fn new(file: File, index: usize) -> Slot {
-        Slot((file as u32) << 30 | (index as u32 & Slot::INDEX))
-    }
-
-    pub(crate) fn is_none(self) -> bool {
-        self == Slot::NONE
-    }
-
-    #[inline(always)]
-    pub(crate) fn index(self) -> usize {
-        (self.0 & Slot::INDEX) as usize
-    }
-
-    #[inline(always)]
-    pub(crate) fn file(self) -> File {
-        match self.0 >> 30 {
-            0 => File::R32,
-            1 => File::R64,
-            _ => File::Pred,
-        }
-    }
-
-    /// The predicate with its opposite meaning.
-    pub(crate) fn not(self) -> Slot {
-        Slot(self.0 ^ 1 << 29)
-    }
-
-    #[inline(always)]
-    pub(crate) fn negated(self) -> bool {
-        self.0 >> 29 & 1 == 1
-    }
-}
-
-impl std::fmt::Debug for Slot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.is_none() { f.write_str("_") } else { write!(f, "{:?}[{}]", self.file(), self.index()) }
-    }
-}
-
-/// Registers whose value is fixed for a thread at its start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Special {
-    Tid(u8),
-    Ntid(u8),
-    Ctaid(u8),
-    Nctaid(u8),
-    ClusterId(u8),
-    NclusterId(u8),
-    ClusterCtaid(u8),
-    ClusterNctaid(u8),
-    ClusterCtarank,
-    ClusterNctarank,
-    ExplicitCluster,
-    LaneId,
-    WarpId,
-    NwarpId,
-    SmId,
-    NsmId,
-    GridId,
-    LaneMask(MaskKind),
-    DynamicShared,
-    TotalShared,
-}
-
-/// `%lanemask_*`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum MaskKind {
-    Eq,
-    Le,
-    Lt,
-    Ge,
-    Gt,
-}
-
-/// How a constant row is filled before a thread starts.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Init {
-    Bits(u64),
-    Special(Special),
-    /// Address within the block's shared memory.
-    Shared(u64),
-    /// Address of a module variable: index and offset.
-    Variable(usize, u64),
-}
 
 /// Comparison of `setp` and `set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -320,15 +219,48 @@ pub(crate) enum ShflMode {
 /// Warp-wide operations that name their lanes with a mask.
 #[derive(Debug)]
 pub(crate) enum WarpOp {
-    Shfl { mode: ShflMode, d: Slot, p: Slot, a: Slot, b: Slot, c: Slot },
-    VoteAll { d: Slot, a: Slot },
-    VoteAny { d: Slot, a: Slot },
-    VoteUni { d: Slot, a: Slot },
-    Ballot { d: Slot, a: Slot },
-    MatchAny { d: Slot, a: Slot },
-    MatchAll { d: Slot, p: Slot, a: Slot },
-    Redux { op: ReduxOp, d: Slot, a: Slot },
-    Elect { d: Slot, p: Slot },
+    Shfl {
+        mode: ShflMode,
+        d: Slot,
+        p: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    VoteAll {
+        d: Slot,
+        a: Slot,
+    },
+    VoteAny {
+        d: Slot,
+        a: Slot,
+    },
+    VoteUni {
+        d: Slot,
+        a: Slot,
+    },
+    Ballot {
+        d: Slot,
+        a: Slot,
+    },
+    MatchAny {
+        d: Slot,
+        a: Slot,
+    },
+    MatchAll {
+        d: Slot,
+        p: Slot,
+        a: Slot,
+    },
+    Redux {
+        op: ReduxOp,
+        d: Slot,
+        a: Slot,
+    },
+    Elect {
+        d: Slot,
+        p: Slot,
+    },
     /// `bar.warp.sync`
     Sync,
 }
@@ -366,15 +298,32 @@ pub(crate) struct Barrier {
 /// What an mbarrier instruction does.
 #[derive(Debug)]
 pub(crate) enum MbarKind {
-    Init { count: Slot },
+    Init {
+        count: Slot,
+    },
     Inval,
-    Arrive { count: Option<Slot>, expect: Option<Slot>, drop: bool, no_complete: bool },
-    ExpectTx { bytes: Slot },
-    CompleteTx { bytes: Slot },
+    Arrive {
+        count: Option<Slot>,
+        expect: Option<Slot>,
+        drop: bool,
+        no_complete: bool,
+    },
+    ExpectTx {
+        bytes: Slot,
+    },
+    CompleteTx {
+        bytes: Slot,
+    },
     /// `phase`: a state token, or a parity.
-    Wait { phase: Slot, parity: bool, blocking: bool },
+    Wait {
+        phase: Slot,
+        parity: bool,
+        blocking: bool,
+    },
     /// `cp.async.mbarrier.arrive`
-    CpAsyncArrive { noinc: bool },
+    CpAsyncArrive {
+        noinc: bool,
+    },
 }
 
 /// An mbarrier instruction.
@@ -410,17 +359,52 @@ pub(crate) enum ReduceOp {
 #[derive(Debug)]
 pub(crate) enum Bulk {
     /// Global to shared, linear.
-    Load { dst: Addr, src: Addr, bytes: Slot, mbar: Addr, mask: Option<Slot> },
+    Load {
+        dst: Addr,
+        src: Addr,
+        bytes: Slot,
+        mbar: Addr,
+        mask: Option<Slot>,
+    },
     /// Shared to shared of the cluster, linear.
-    Peer { dst: Addr, src: Addr, bytes: Slot, mbar: Addr },
+    Peer {
+        dst: Addr,
+        src: Addr,
+        bytes: Slot,
+        mbar: Addr,
+    },
     /// Shared to global, linear.
-    Store { dst: Addr, src: Addr, bytes: Slot, reduce: Option<BulkReduce> },
-    Prefetch { src: Addr, bytes: Slot },
-    TensorLoad { dst: Addr, map: Addr, coords: Vec<Slot>, mbar: Addr, mask: Option<Slot> },
-    TensorStore { map: Addr, coords: Vec<Slot>, src: Addr, reduce: Option<ReduceOp> },
-    TensorPrefetch { map: Addr, coords: Vec<Slot> },
+    Store {
+        dst: Addr,
+        src: Addr,
+        bytes: Slot,
+        reduce: Option<BulkReduce>,
+    },
+    Prefetch {
+        src: Addr,
+        bytes: Slot,
+    },
+    TensorLoad {
+        dst: Addr,
+        map: Addr,
+        coords: Vec<Slot>,
+        mbar: Addr,
+        mask: Option<Slot>,
+    },
+    TensorStore {
+        map: Addr,
+        coords: Vec<Slot>,
+        src: Addr,
+        reduce: Option<ReduceOp>,
+    },
+    TensorPrefetch {
+        map: Addr,
+        coords: Vec<Slot>,
+    },
     Commit,
-    Wait { keep: u32 },
+    Wait {
+        keep: u32,
+    },
 }
 
 /// Element type of a matrix operand.
@@ -540,11 +524,22 @@ pub(crate) enum Op {
     SetP(SetP),
     Map(Box<Map>),
     ReadClock(Clock, Slot),
-    Bra { target: u32 },
-    BraIndex { index: Slot, targets: Box<[u32]> },
+    Bra {
+        target: u32,
+    },
+    BraIndex {
+        index: Slot,
+        targets: Box<[u32]>,
+    },
     /// Call of a function by its index; copies of arguments and results are instructions around it.
-    Call { function: u32 },
-    CallBuiltin { builtin: Builtin, args: Vec<Addr>, ret: Option<Addr> },
+    Call {
+        function: u32,
+    },
+    CallBuiltin {
+        builtin: Builtin,
+        args: Vec<Addr>,
+        ret: Option<Addr>,
+    },
     Ret,
     Exit,
     Trap,
@@ -556,36 +551,90 @@ pub(crate) enum Op {
     /// Prefetch and discard hints: the address is checked and nothing else happens.
     Hint(Addr),
     /// `isspacep`, as predicate
-    IsSpace { d: Slot, a: Slot, space: Space, cluster: bool },
+    IsSpace {
+        d: Slot,
+        a: Slot,
+        space: Space,
+        cluster: bool,
+    },
     /// `mapa`: address of a peer's shared memory; `generic` says which form of address.
-    Mapa { d: Slot, a: Slot, rank: Slot, generic: bool },
+    Mapa {
+        d: Slot,
+        a: Slot,
+        rank: Slot,
+        generic: bool,
+    },
     /// `getctarank`
-    CtaRank { d: Slot, a: Slot, generic: bool },
-    Warp { mask: Slot, op: WarpOp },
+    CtaRank {
+        d: Slot,
+        a: Slot,
+        generic: bool,
+    },
+    Warp {
+        mask: Slot,
+        op: WarpOp,
+    },
     ActiveMask(Slot),
     Barrier(Box<Barrier>),
-    ClusterArrive { relaxed: bool },
+    ClusterArrive {
+        relaxed: bool,
+    },
     ClusterWait,
     Fence(Fence),
-    CpAsync { dst: Addr, src: Addr, bytes: u32, src_bytes: Option<Slot>, ignore: Option<Slot> },
+    CpAsync {
+        dst: Addr,
+        src: Addr,
+        bytes: u32,
+        src_bytes: Option<Slot>,
+        ignore: Option<Slot>,
+    },
     CpAsyncCommit,
-    CpAsyncWait { keep: u32 },
+    CpAsyncWait {
+        keep: u32,
+    },
     Mbar(Box<Mbar>),
     /// `mbarrier.pending_count`
-    MbarPending { d: Slot, state: Slot },
+    MbarPending {
+        d: Slot,
+        state: Slot,
+    },
     Bulk(Box<Bulk>),
-    TensormapReplace { map: Addr, field: MapField, value: Slot },
+    TensormapReplace {
+        map: Addr,
+        field: MapField,
+        value: Slot,
+    },
     /// Copy of a tensor map with a fence: generic to tensormap proxy.
-    TensormapCopy { dst: Addr, src: Addr, bytes: u32 },
-    LdMatrix { addr: Addr, d: Vec<Slot>, trans: bool },
-    StMatrix { addr: Addr, s: Vec<Slot>, trans: bool },
-    MovMatrix { d: Slot, a: Slot },
+    TensormapCopy {
+        dst: Addr,
+        src: Addr,
+        bytes: u32,
+    },
+    LdMatrix {
+        addr: Addr,
+        d: Vec<Slot>,
+        trans: bool,
+    },
+    StMatrix {
+        addr: Addr,
+        s: Vec<Slot>,
+        trans: bool,
+    },
+    MovMatrix {
+        d: Slot,
+        a: Slot,
+    },
     Mma(Box<Mma>),
     Wgmma(Box<Wgmma>),
     WgmmaFence,
     WgmmaCommit,
-    WgmmaWait { keep: u32 },
-    SetMaxNreg { inc: bool, count: u32 },
+    WgmmaWait {
+        keep: u32,
+    },
+    SetMaxNreg {
+        inc: bool,
+        count: u32,
+    },
     GridDepLaunch,
     GridDepWait,
 }

@@ -2,104 +2,8 @@
 
 use super::lexer::{Tok, Token};
 use super::module::LoadError;
+pub(crate) use super::tree::{Decl, Function, InitItem, Instr, Loc, Operand, Stmt, Text};
 use super::types::Ty;
-
-/// One operand as written.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Operand<'a> {
-    /// Register, special register, variable or label; `negated` for `!p` and `-r`.
-    Name { name: &'a str, negated: bool },
-    /// Integer immediate (two's complement).
-    Int(u64),
-    F32(u32),
-    F64(u64),
-    /// `_`
-    Sink,
-    /// `{a, b}`
-    Vector(Vec<Operand<'a>>),
-    /// `[base + offset]`
-    Address { base: Box<Operand<'a>>, offset: i64 },
-    /// `[map, {c0, c1}]` and other brackets with several parts
-    Bracket(Vec<Operand<'a>>),
-    /// `d|p`
-    Pair(Box<Operand<'a>>, Box<Operand<'a>>),
-    /// `(a, b)` of a call
-    Group(Vec<Operand<'a>>),
-}
-
-/// A declared variable or register.
-#[derive(Clone, Debug)]
-pub(crate) struct Decl<'a> {
-    pub(crate) space: &'a str,
-    pub(crate) ty: Ty,
-    pub(crate) align: usize,
-    pub(crate) name: &'a str,
-    /// `%r<5>`: number of registers.
-    pub(crate) count: Option<usize>,
-    /// Elements in brackets, all dimensions multiplied; `Some(0)` for `[]`.
-    pub(crate) elements: Option<usize>,
-    pub(crate) init: Vec<InitItem<'a>>,
-    pub(crate) line: u32,
-}
-
-/// Element of an initialiser.
-#[derive(Clone, Debug)]
-pub(crate) enum InitItem<'a> {
-    Bits(u64),
-    F64(u64),
-    /// Address of a variable plus an offset; generic or of its space.
-    Symbol { name: &'a str, offset: i64 },
-}
-
-/// Source position of `.loc`: file number and line.
-pub(crate) type Loc = (u32, u32);
-
-/// One statement of a function body.
-#[derive(Clone, Debug)]
-pub(crate) enum Stmt<'a> {
-    Open,
-    Close,
-    Label(&'a str),
-    Decl(Decl<'a>),
-    Targets { label: &'a str, targets: Vec<&'a str> },
-    Instr(Instr<'a>),
-}
-
-/// One instruction as written.
-#[derive(Clone, Debug)]
-pub(crate) struct Instr<'a> {
-    /// Guard predicate and whether it is negated.
-    pub(crate) guard: Option<(&'a str, bool)>,
-    /// Opcode with modifiers, as written.
-    pub(crate) opcode: &'a str,
-    pub(crate) operands: Vec<Operand<'a>>,
-    pub(crate) line: u32,
-    pub(crate) loc: Option<Loc>,
-}
-
-/// A function or kernel.
-#[derive(Clone, Debug)]
-pub(crate) struct Function<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) entry: bool,
-    pub(crate) returns: Vec<Decl<'a>>,
-    pub(crate) params: Vec<Decl<'a>>,
-    pub(crate) attributes: Vec<(&'a str, Vec<u64>)>,
-    /// `None` for a declaration.
-    pub(crate) body: Option<Vec<Stmt<'a>>>,
-    pub(crate) line: u32,
-}
-
-/// A whole text.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Text<'a> {
-    pub(crate) version: (u32, u32),
-    pub(crate) target: &'a str,
-    pub(crate) files: Vec<(u32, &'a str)>,
-    pub(crate) variables: Vec<Decl<'a>>,
-    pub(crate) functions: Vec<Function<'a>>,
-    pub(crate) aliases: Vec<(&'a str, &'a str)>,
-}
 
 pub(crate) struct Parser<'a> {
     tokens: Vec<Token<'a>>,
@@ -114,15 +18,26 @@ const MAX_DEPTH: usize = 8;
 
 impl<'a> Parser<'a> {
     pub(crate) fn new(tokens: Vec<Token<'a>>) -> Parser<'a> {
-        Parser { tokens, at: 0, loc: None }
+        Parser {
+            tokens,
+            at: 0,
+            loc: None,
+        }
     }
 
     fn line(&self) -> u32 {
-        self.tokens.get(self.at).or(self.tokens.last()).map_or(1, |t| t.line)
+        self.tokens
+            .get(self.at)
+            .or(self.tokens.last())
+            .map_or(1, |t| t.line)
     }
 
     fn fail<T>(&self, message: impl Into<String>) -> Res<T> {
-        Err(LoadError { line: self.line(), message: message.into(), unsupported: false })
+        Err(LoadError {
+            line: self.line(),
+            message: message.into(),
+            unsupported: false,
+        })
     }
 
     fn peek(&self) -> Option<Tok<'a>> {
@@ -202,7 +117,12 @@ impl<'a> Parser<'a> {
     pub(crate) fn text(&mut self) -> Res<Text<'a>> {
         let mut out = Text::default();
         while let Some(tok) = self.peek() {
-            let Tok::Word(w) = tok else { return self.fail(format!("expected a directive, found {}", describe(Some(tok)))) };
+            let Tok::Word(w) = tok else {
+                return self.fail(format!(
+                    "expected a directive, found {}",
+                    describe(Some(tok))
+                ));
+            };
             match w {
                 ".version" => {
                     self.at += 1;
@@ -265,7 +185,9 @@ impl<'a> Parser<'a> {
 
     fn top_level(&mut self, out: &mut Text<'a>) -> Res<()> {
         loop {
-            let Some(Tok::Word(w)) = self.peek() else { return self.fail("expected a directive") };
+            let Some(Tok::Word(w)) = self.peek() else {
+                return self.fail("expected a directive");
+            };
             match w {
                 ".visible" | ".extern" | ".weak" | ".common" => self.at += 1,
                 ".entry" | ".func" => {
@@ -288,15 +210,31 @@ impl<'a> Parser<'a> {
         let line = self.line();
         self.loc = None;
         self.attribute()?;
-        let returns = if self.punct('(') { self.formals()? } else { Vec::new() };
+        let returns = if self.punct('(') {
+            self.formals()?
+        } else {
+            Vec::new()
+        };
         let name = self.word()?;
-        let params = if self.punct('(') { self.formals()? } else { Vec::new() };
+        let params = if self.punct('(') {
+            self.formals()?
+        } else {
+            Vec::new()
+        };
         let mut attributes = Vec::new();
         loop {
             match self.peek() {
                 Some(Tok::Punct(';')) => {
                     self.at += 1;
-                    return Ok(Function { name, entry, returns, params, attributes, body: None, line });
+                    return Ok(Function {
+                        name,
+                        entry,
+                        returns,
+                        params,
+                        attributes,
+                        body: None,
+                        line,
+                    });
                 }
                 Some(Tok::Punct('{')) => break,
                 Some(Tok::Word(".pragma")) => {
@@ -340,7 +278,15 @@ impl<'a> Parser<'a> {
                 _ => self.statement(&mut body)?,
             }
         }
-        Ok(Function { name, entry, returns, params, attributes, body: Some(body), line })
+        Ok(Function {
+            name,
+            entry,
+            returns,
+            params,
+            attributes,
+            body: Some(body),
+            line,
+        })
     }
 
     fn attribute(&mut self) -> Res<()> {
@@ -379,7 +325,12 @@ impl<'a> Parser<'a> {
                 ".align" => align = self.int()? as usize,
                 ".ptr" => {
                     // `.ptr .space .align n` qualifies a pointer parameter; it changes nothing here.
-                    while matches!(self.peek(), Some(Tok::Word(".global" | ".shared" | ".const" | ".local" | ".align"))) {
+                    while matches!(
+                        self.peek(),
+                        Some(Tok::Word(
+                            ".global" | ".shared" | ".const" | ".local" | ".align"
+                        ))
+                    ) {
                         if self.word()? == ".align" {
                             self.int()?;
                         }
@@ -397,7 +348,9 @@ impl<'a> Parser<'a> {
                 },
             }
         }
-        let Some(ty) = ty else { return self.fail("declaration without a type") };
+        let Some(ty) = ty else {
+            return self.fail("declaration without a type");
+        };
         let mut d = self.named(space, ty, align, line)?;
         if lanes > 1 {
             d.elements = Some(d.elements.unwrap_or(1).saturating_mul(lanes));
@@ -408,9 +361,21 @@ impl<'a> Parser<'a> {
 
     fn named(&mut self, space: &'a str, ty: Ty, align: usize, line: u32) -> Res<Decl<'a>> {
         let name = self.word()?;
-        let mut d = Decl { space, ty, align: align.max(ty.size()), name, count: None, elements: None, init: Vec::new(), line };
+        let mut d = Decl {
+            space,
+            ty,
+            align: align.max(ty.size()),
+            name,
+            count: None,
+            elements: None,
+            init: Vec::new(),
+            line,
+        };
         if !d.align.is_power_of_two() || d.align > 1 << 20 {
-            return self.fail(format!("alignment {} of `{name}` is not a power of two", d.align));
+            return self.fail(format!(
+                "alignment {} of `{name}` is not a power of two",
+                d.align
+            ));
         }
         if self.accept('<') {
             let n = self.int()?;
@@ -421,7 +386,11 @@ impl<'a> Parser<'a> {
             self.expect('>')?;
         }
         while self.accept('[') {
-            let n = if self.punct(']') { 0 } else { self.int()? as usize };
+            let n = if self.punct(']') {
+                0
+            } else {
+                self.int()? as usize
+            };
             d.elements = Some(d.elements.unwrap_or(1).saturating_mul(n));
             self.expect(']')?;
         }
@@ -460,10 +429,19 @@ impl<'a> Parser<'a> {
                 } else {
                     w
                 };
-                let offset = if self.accept('+') { self.int()? as i64 } else { 0 };
+                let offset = if self.accept('+') {
+                    self.int()? as i64
+                } else {
+                    0
+                };
                 InitItem::Symbol { name, offset }
             }
-            t => return self.fail(format!("{} cannot initialise a variable", describe(Some(t)))),
+            t => {
+                return self.fail(format!(
+                    "{} cannot initialise a variable",
+                    describe(Some(t))
+                ));
+            }
         };
         out.push(item);
         Ok(())
@@ -499,7 +477,9 @@ impl<'a> Parser<'a> {
                     }
                     self.expect(';')?;
                     body.push(Stmt::Targets { label: w, targets });
-                } else if self.peek() == Some(Tok::Word(".callprototype")) || self.peek() == Some(Tok::Word(".calltargets")) {
+                } else if self.peek() == Some(Tok::Word(".callprototype"))
+                    || self.peek() == Some(Tok::Word(".calltargets"))
+                {
                     while !self.accept(';') {
                         self.next()?;
                     }
@@ -531,7 +511,9 @@ impl<'a> Parser<'a> {
                     body.extend(self.declaration()?.into_iter().map(Stmt::Decl));
                     return Ok(());
                 }
-                _ if w.starts_with('.') => return self.fail(format!("directive `{w}` is not known here")),
+                _ if w.starts_with('.') => {
+                    return self.fail(format!("directive `{w}` is not known here"));
+                }
                 _ => {}
             }
         }
@@ -545,7 +527,13 @@ impl<'a> Parser<'a> {
             }
         }
         self.expect(';')?;
-        body.push(Stmt::Instr(Instr { guard, opcode: w, operands, line, loc: self.loc }));
+        body.push(Stmt::Instr(Instr {
+            guard,
+            opcode: w,
+            operands,
+            line,
+            loc: self.loc,
+        }));
         Ok(())
     }
 
@@ -570,7 +558,10 @@ impl<'a> Parser<'a> {
             Tok::F32(v) => Operand::F32(if minus { v ^ 1 << 31 } else { v }),
             Tok::F64(v) => Operand::F64(if minus { v ^ 1 << 63 } else { v }),
             Tok::Word("_") => Operand::Sink,
-            Tok::Word(w) => Operand::Name { name: w, negated: negated || minus },
+            Tok::Word(w) => Operand::Name {
+                name: w,
+                negated: negated || minus,
+            },
             Tok::Punct('{') => Operand::Vector(list(self, '}')?),
             Tok::Punct('(') => Operand::Group(list(self, ')')?),
             Tok::Punct('[') => {
@@ -581,15 +572,13 @@ impl<'a> Parser<'a> {
                     parts.extend(list(self, ']')?);
                     Operand::Bracket(parts)
                 } else {
-                    let offset = if self.accept('+') {
-                        self.int()? as i64
-                    } else if self.punct('-') {
-                        self.int()? as i64
-                    } else {
-                        0
-                    };
+                    let signed = self.accept('+') || self.punct('-');
+                    let offset = if signed { self.int()? as i64 } else { 0 };
                     self.expect(']')?;
-                    Operand::Address { base: Box::new(base), offset }
+                    Operand::Address {
+                        base: Box::new(base),
+                        offset,
+                    }
                 }
             }
             t => {
@@ -603,12 +592,21 @@ impl<'a> Parser<'a> {
         }
         // `symbol + 4` as an operand of mov.
         if depth == 0
-            && let Operand::Name { name, negated: false } = o
+            && let Operand::Name {
+                name,
+                negated: false,
+            } = o
             && self.punct('+')
         {
             self.at += 1;
             let offset = self.int()? as i64;
-            return Ok(Operand::Address { base: Box::new(Operand::Name { name, negated: false }), offset });
+            return Ok(Operand::Address {
+                base: Box::new(Operand::Name {
+                    name,
+                    negated: false,
+                }),
+                offset,
+            });
         }
         Ok(o)
     }

@@ -31,33 +31,17 @@ pub type Maker = fn(&mut Random, DType) -> Case;
 /// Every operation with a backward pass, with the number of cases that a test should draw.
 pub const ALL: &[(&str, Maker, u64)] = &[
     ("rms_norm", rms_norm, 14),
-    (
-        "linear_with_and_without_adapter",
-        linear_with_and_without_adapter,
-        18,
-    ),
+    ("linear_with_and_without_adapter", linear_with_and_without_adapter, 18),
     ("conv_stops_at_documents", conv_stops_at_documents, 20),
-    (
-        "time_steps_with_and_without_clamp",
-        time_steps_with_and_without_clamp,
-        12,
-    ),
+    ("time_steps_with_and_without_clamp", time_steps_with_and_without_clamp, 12),
     ("gated_norm_groups", gated_norm_groups, 14),
     ("selective_scan", selective_scan, 30),
     ("attention", attention, 18),
     ("router_with_auxiliary_loss", router_with_auxiliary_loss, 24),
-    (
-        "experts_from_dispatch_to_combination",
-        experts_from_dispatch_to_combination,
-        20,
-    ),
+    ("experts_from_dispatch_to_combination", experts_from_dispatch_to_combination, 20),
     ("squared_relu", squared_relu, 6),
     ("embedding", embedding, 8),
-    (
-        "cross_entropy_of_several_heads",
-        cross_entropy_of_several_heads,
-        24,
-    ),
+    ("cross_entropy_of_several_heads", cross_entropy_of_several_heads, 24),
 ];
 
 fn unit(act: DType) -> Unit {
@@ -74,55 +58,21 @@ pub fn rms_norm(rng: &mut Random, act: DType) -> Case {
     let (t, d) = (rng.pick(&TOKENS), rng.pick(&WIDTHS));
     let (add, accumulate) = (rng.chance(0.5), rng.chance(0.5));
     let mut u = unit(act);
-    let (x, branch) = (
-        u.act(t, d, &rng.normals(t * d, 1.0)),
-        u.act(t, d, &rng.normals(t * d, 0.7)),
-    );
+    let (x, branch) = (u.act(t, d, &rng.normals(t * d, 1.0)), u.act(t, d, &rng.normals(t * d, 0.7)));
     let w = u.act(1, d, &rng.normals(d, 1.0));
     let (wy, wx) = (rng.normals(t * d, 1.0), rng.normals(t * d, 1.0));
-    let (branch, x_out) = if add {
-        (Some(branch), Some(u.out(t, d)))
-    } else {
-        (None, None)
-    };
+    let (branch, x_out) = if add { (Some(branch), Some(u.out(t, d))) } else { (None, None) };
     let (y, rstd, dy) = (u.out(t, d), u.out_acc(t, 1), u.act(t, d, &wy));
     // The gradient of the residual stream arrives in dx when there is one.
     let dx = if add { u.act(t, d, &wx) } else { u.out(t, d) };
-    let (dw, partial) = (
-        u.gradient(1, d, accumulate),
-        u.out_acc(RmsNormBwd::partial_rows(t), d),
-    );
-    let fwd: Op = RmsNormFwd {
-        x,
-        branch,
-        w,
-        eps: 1e-2,
-        x_out,
-        y,
-        rstd,
-    }
-    .into();
+    let (dw, partial) = (u.gradient(1, d, accumulate), u.out_acc(RmsNormBwd::partial_rows(t), d));
+    let fwd: Op = RmsNormFwd { x, branch, w, eps: 1e-2, x_out, y, rstd }.into();
     let read = x_out.unwrap_or(x);
-    let bwd = RmsNormBwd {
-        dy,
-        x: read,
-        w,
-        rstd,
-        dx,
-        accumulate_dx: add,
-        dw,
-        accumulate_dw: accumulate,
-        partial,
-    };
+    let bwd = RmsNormBwd { dy, x: read, w, rstd, dx, accumulate_dx: add, dw, accumulate_dw: accumulate, partial };
     // `dx` starts with the other objective's gradient, which the check would take for an earlier value: copy it out.
     let total = u.out(t, d);
-    let copy: Op = Copy {
-        from: dx,
-        to: total,
-    }
-    .op(&mut u);
-    let objective =
-        move |r: &Results| weighted(r, y, &wy) + x_out.map_or(0.0, |x| weighted(r, x, &wx));
+    let copy: Op = Copy { from: dx, to: total }.op(&mut u);
+    let objective = move |r: &Results| weighted(r, y, &wy) + x_out.map_or(0.0, |x| weighted(r, x, &wx));
     let mut inputs = vec![input("x", x, total), input("w", w, dw)];
     inputs.extend(branch.map(|b| input("branch", b, total)));
     let outputs = vec![("y", y)];
@@ -133,7 +83,7 @@ pub fn rms_norm(rng: &mut Random, act: DType) -> Case {
         backward: vec![bwd.into(), copy],
         objective: Box::new(objective),
         outputs,
-        inputs: inputs,
+        inputs,
     }
 }
 
@@ -146,17 +96,9 @@ struct Copy {
 impl Copy {
     fn op(self, u: &mut Unit) -> Op {
         let n = self.from.cols;
-        let identity: Vec<f64> = (0..n * n)
-            .map(|i| f64::from(u8::from(i / n == i % n)))
-            .collect();
+        let identity: Vec<f64> = (0..n * n).map(|i| f64::from(u8::from(i / n == i % n))).collect();
         let w = u.act(n, n, &identity);
-        LinearFwd {
-            x: self.from,
-            w,
-            y: self.to,
-            adapter: None,
-        }
-        .into()
+        LinearFwd { x: self.from, w, y: self.to, adapter: None }.into()
     }
 }
 
@@ -164,43 +106,15 @@ pub fn linear_with_and_without_adapter(rng: &mut Random, act: DType) -> Case {
     let (t, i, o) = (rng.pick(&TOKENS), rng.pick(&WIDTHS), rng.pick(&WIDTHS));
     let (rank, adapted, accumulate) = (rng.range(1, 5), rng.chance(0.5), rng.chance(0.5));
     let mut u = unit(act);
-    let (x, w) = (
-        u.act(t, i, &rng.normals(t * i, 1.0)),
-        u.act(o, i, &rng.normals(o * i, 1.0)),
-    );
-    let (a, b) = (
-        u.act(rank, i, &rng.normals(rank * i, 1.0)),
-        u.act(o, rank, &rng.normals(o * rank, 1.0)),
-    );
+    let (x, w) = (u.act(t, i, &rng.normals(t * i, 1.0)), u.act(o, i, &rng.normals(o * i, 1.0)));
+    let (a, b) = (u.act(rank, i, &rng.normals(rank * i, 1.0)), u.act(o, rank, &rng.normals(o * rank, 1.0)));
     let wy = rng.normals(t * o, 1.0);
-    let (y, low, dy, v) = (
-        u.out(t, o),
-        u.out(t, rank),
-        u.act(t, o, &wy),
-        u.out(t, rank),
-    );
-    let dx = if accumulate {
-        u.act(t, i, &rng.normals(t * i, 1.0))
-    } else {
-        u.out(t, i)
-    };
-    let (dw, da) = (
-        u.gradient(o, i, accumulate),
-        u.gradient(rank, i, accumulate),
-    );
+    let (y, low, dy, v) = (u.out(t, o), u.out(t, rank), u.act(t, o, &wy), u.out(t, rank));
+    let dx = if accumulate { u.act(t, i, &rng.normals(t * i, 1.0)) } else { u.out(t, i) };
+    let (dw, da) = (u.gradient(o, i, accumulate), u.gradient(rank, i, accumulate));
     let db = u.gradient(o, rank, accumulate);
-    let adapter = adapted.then_some(Adapter {
-        a,
-        b,
-        scale: 1.7,
-        u: low,
-    });
-    let gradients = AdapterGradients {
-        da,
-        db,
-        accumulate,
-        v,
-    };
+    let adapter = adapted.then_some(Adapter { a, b, scale: 1.7, u: low });
+    let gradients = AdapterGradients { da, db, accumulate, v };
     let fwd: Op = LinearFwd { x, w, y, adapter }.into();
     let bwd: Op = LinearBwd {
         dy,
@@ -220,13 +134,13 @@ pub fn linear_with_and_without_adapter(rng: &mut Random, act: DType) -> Case {
     let label = format!("linear {t} x {i} -> {o}, adapter {adapted}");
     let outputs = vec![("y", y)];
     Case {
-        label: label,
+        label,
         unit: u,
         forward: vec![fwd],
         backward: vec![bwd],
         objective: Box::new(move |r| weighted(r, y, &wy)),
         outputs,
-        inputs: inputs,
+        inputs,
     }
 }
 
@@ -250,27 +164,14 @@ pub fn squared_relu(rng: &mut Random, act: DType) -> Case {
 }
 
 pub fn embedding(rng: &mut Random, act: DType) -> Case {
-    let (t, v, d) = (
-        rng.pick(&TOKENS),
-        rng.pick(&[1, 3, 40]),
-        rng.pick(&[1, 3, 32, 33, 64]),
-    );
+    let (t, v, d) = (rng.pick(&TOKENS), rng.pick(&[1, 3, 40]), rng.pick(&[1, 3, 32, 33, 64]));
     let accumulate = rng.chance(0.5);
     let mut u = unit(act);
     let ids = u.ints(1, t, &rng.ints(t, v));
     let table = u.act(v, d, &rng.normals(v * d, 1.0));
     let wy = rng.normals(t * d, 1.0);
     let (y, dy, dtable) = (u.out(t, d), u.act(t, d, &wy), u.gradient(v, d, accumulate));
-    let (fwd, bwd) = (
-        EmbeddingFwd { ids, table, y }.into(),
-        EmbeddingBwd {
-            ids,
-            dy,
-            dtable,
-            accumulate,
-        }
-        .into(),
-    );
+    let (fwd, bwd) = (EmbeddingFwd { ids, table, y }.into(), EmbeddingBwd { ids, dy, dtable, accumulate }.into());
     let inputs = vec![input("table", table, dtable)];
     let outputs = vec![("y", y)];
     Case {
@@ -280,22 +181,14 @@ pub fn embedding(rng: &mut Random, act: DType) -> Case {
         backward: vec![bwd],
         objective: Box::new(move |r| weighted(r, y, &wy)),
         outputs,
-        inputs: inputs,
+        inputs,
     }
 }
 
 pub fn cross_entropy_of_several_heads(rng: &mut Random, act: DType) -> Case {
-    let (t, d, vocab) = (
-        rng.pick(&[1, 2, 7, 33]),
-        rng.pick(&[1, 4, 17]),
-        rng.pick(&[1, 2, 15, 16, 40]),
-    );
+    let (t, d, vocab) = (rng.pick(&[1, 2, 7, 33]), rng.pick(&[1, 4, 17]), rng.pick(&[1, 2, 15, 16, 40]));
     let (heads, tile, accumulate) = (rng.range(1, 3), rng.range(1, t), rng.chance(0.5));
-    let scale = if rng.chance(0.5) {
-        LossScale::PerToken
-    } else {
-        LossScale::MeanOfMeans(rng.range(1, 3))
-    };
+    let scale = if rng.chance(0.5) { LossScale::PerToken } else { LossScale::MeanOfMeans(rng.range(1, 3)) };
     let mut u = unit(act);
     let w = u.act(vocab, d, &rng.normals(vocab * d, 1.0));
     let dw = u.gradient(vocab, d, accumulate);
@@ -305,16 +198,8 @@ pub fn cross_entropy_of_several_heads(rng: &mut Random, act: DType) -> Case {
         let mask = rng.pick(&[0.0, 0.6, 1.0]);
         let mask = rng.mask(t, mask);
         // Labels outside the vocabulary are allowed where the mask is 0.
-        let label: Vec<i32> = mask
-            .iter()
-            .map(|m| {
-                if *m == 1 {
-                    rng.range(0, vocab - 1) as i32
-                } else {
-                    -100
-                }
-            })
-            .collect();
+        let label: Vec<i32> =
+            mask.iter().map(|m| if *m == 1 { rng.range(0, vocab - 1) as i32 } else { -100 }).collect();
         list.push(LossHead {
             h: u.act(t, d, &rng.normals(t * d, 1.0)),
             label: u.ints(1, t, &label),
@@ -325,15 +210,9 @@ pub fn cross_entropy_of_several_heads(rng: &mut Random, act: DType) -> Case {
             metric: u.metric(4),
         });
     }
-    let op: Op = LinearCrossEntropy {
-        heads: list.clone(),
-        w,
-        scale,
-        dw: Some(dw),
-        accumulate,
-        logits: u.out(tile, vocab),
-    }
-    .into();
+    let op: Op =
+        LinearCrossEntropy { heads: list.clone(), w, scale, dw: Some(dw), accumulate, logits: u.out(tile, vocab) }
+            .into();
     let all = list.clone();
     let objective = move |r: &Results| {
         let n = r.get(all[0].metric)[1];
@@ -351,13 +230,5 @@ pub fn cross_entropy_of_several_heads(rng: &mut Random, act: DType) -> Case {
     inputs.extend(list.iter().map(|h| input("h", h.h, h.dh.unwrap())));
     let label = format!("cross entropy {t} x {d} -> {vocab}, {heads} heads, {scale:?}");
     let outputs = list.iter().map(|h| ("ce", h.ce)).collect();
-    Case {
-        label: label,
-        unit: u,
-        forward: vec![op],
-        backward: vec![],
-        objective: Box::new(objective),
-        outputs,
-        inputs: inputs,
-    }
+    Case { label, unit: u, forward: vec![op], backward: vec![], objective: Box::new(objective), outputs, inputs }
 }

@@ -2,7 +2,9 @@
 
 use super::mods::Mods;
 use super::{Decoder, Res};
-use crate::ptx::program::{Addr, Bulk, BulkReduce, Class, File, MapField, Mbar, MbarKind, Op, ReduceOp, Slot, Together};
+use crate::ptx::program::{
+    Addr, Bulk, BulkReduce, Class, File, MapField, Mbar, MbarKind, Op, ReduceOp, Slot, Together,
+};
 use crate::ptx::syntax::Operand;
 use crate::ptx::types::Space;
 
@@ -41,11 +43,20 @@ impl<'a> Decoder<'a> {
                 return Err(m.unsupported("this form"));
             }
             let noinc = m.has("noinc");
-            let space = if m.find(|p| SHARED.contains(&p).then_some(())).is_some() { Space::Shared } else { Space::Generic };
+            let space = if m.find(|p| SHARED.contains(&p).then_some(())).is_some() {
+                Space::Shared
+            } else {
+                Space::Generic
+            };
             m.ty()?;
             self.want(ops, 1..=1)?;
             let addr = self.addr(&ops[0], space)?;
-            let mbar = Mbar { kind: MbarKind::CpAsyncArrive { noinc }, addr, d: Slot::NONE, relaxed: false };
+            let mbar = Mbar {
+                kind: MbarKind::CpAsyncArrive { noinc },
+                addr,
+                d: Slot::NONE,
+                relaxed: false,
+            };
             self.push(Op::Mbar(Box::new(mbar)), Class::Mbarrier);
             return Ok(());
         }
@@ -60,26 +71,46 @@ impl<'a> Decoder<'a> {
         let src = self.addr(&ops[1], Space::Global)?;
         let bytes = self.immediate(&ops[2])? as u32;
         if !matches!(bytes, 4 | 8 | 16) {
-            return self.error(format!("cp.async of {bytes} bytes: 4, 8 or 16 are possible"));
+            return self.error(format!(
+                "cp.async of {bytes} bytes: 4, 8 or 16 are possible"
+            ));
         }
         let (mut src_bytes, mut ignore) = (None, None);
         let extra = ops.len() - 3 - policy as usize;
         if extra == 1 {
             let s = self.any(&ops[3], File::R32)?;
-            if s.file() == File::Pred { ignore = Some(s) } else { src_bytes = Some(s) }
+            if s.file() == File::Pred {
+                ignore = Some(s)
+            } else {
+                src_bytes = Some(s)
+            }
         }
-        self.push(Op::CpAsync { dst, src, bytes, src_bytes, ignore }, Class::AsyncCopy);
+        self.push(
+            Op::CpAsync {
+                dst,
+                src,
+                bytes,
+                src_bytes,
+                ignore,
+            },
+            Class::AsyncCopy,
+        );
         Ok(())
     }
 
     fn coords(&mut self, o: &Operand<'a>) -> Res<(Addr, Vec<Slot>)> {
-        let Operand::Bracket(parts) = o else { return self.error("a tensor map with coordinates is expected") };
+        let Operand::Bracket(parts) = o else {
+            return self.error("a tensor map with coordinates is expected");
+        };
         if parts.len() != 2 {
             return self.error("a tensor map with coordinates is expected");
         }
         let map = self.addr_of(&parts[0], 0, Space::Generic)?;
         let coords = self.src_vec(&parts[1], File::R32)?;
-        if coords.is_empty() || coords.len() > 5 || coords.iter().any(|c| c.is_none() || c.file() != File::R32) {
+        if coords.is_empty()
+            || coords.len() > 5
+            || coords.iter().any(|c| c.is_none() || c.file() != File::R32)
+        {
             return self.error("one to five 32-bit coordinates are expected");
         }
         Ok((map, coords))
@@ -121,7 +152,12 @@ impl<'a> Decoder<'a> {
         let policy = m.sees("L2::cache_hint");
         m.ignore_cache();
         m.ignore(&["L2", "noftz"]);
-        let dims = m.find(|p| ["1d", "2d", "3d", "4d", "5d"].iter().position(|d| *d == p).map(|d| d + 1));
+        let dims = m.find(|p| {
+            ["1d", "2d", "3d", "4d", "5d"]
+                .iter()
+                .position(|d| *d == p)
+                .map(|d| d + 1)
+        });
         m.ignore(&["tile"]);
         // The first state space is the destination's, the second the source's.
         let spaces: Vec<&str> = std::iter::from_fn(|| {
@@ -139,10 +175,16 @@ impl<'a> Decoder<'a> {
         let tail = multicast as usize + policy as usize;
         if tensor {
             let at = if prefetch || group { 0 } else { 1 };
-            let Some(o) = ops.get(at) else { return self.error("a tensor map with coordinates is expected") };
+            let Some(o) = ops.get(at) else {
+                return self.error("a tensor map with coordinates is expected");
+            };
             let (map, coords) = self.coords(o)?;
             if Some(coords.len()) != dims {
-                return self.error(format!("{} coordinates for a tensor of {} dimensions", coords.len(), dims.unwrap_or(0)));
+                return self.error(format!(
+                    "{} coordinates for a tensor of {} dimensions",
+                    coords.len(),
+                    dims.unwrap_or(0)
+                ));
             }
             let op = if prefetch {
                 self.want(ops, 1..=1 + tail)?;
@@ -150,14 +192,33 @@ impl<'a> Decoder<'a> {
             } else if group {
                 self.want(ops, 2 + tail..=2 + tail)?;
                 let src = self.addr(&ops[1], Space::Shared)?;
-                let reduce = if reduce { Some(Self::reduce_op(m)?) } else { None };
-                Bulk::TensorStore { map, coords, src, reduce }
+                let reduce = if reduce {
+                    Some(Self::reduce_op(m)?)
+                } else {
+                    None
+                };
+                Bulk::TensorStore {
+                    map,
+                    coords,
+                    src,
+                    reduce,
+                }
             } else if mbarrier {
                 self.want(ops, 3 + tail..=3 + tail)?;
                 let dst = self.addr(&ops[0], Space::Shared)?;
                 let mbar = self.addr(&ops[2], Space::Shared)?;
-                let mask = if multicast { Some(self.src(&ops[3], File::R32)?) } else { None };
-                Bulk::TensorLoad { dst, map, coords, mbar, mask }
+                let mask = if multicast {
+                    Some(self.src(&ops[3], File::R32)?)
+                } else {
+                    None
+                };
+                Bulk::TensorLoad {
+                    dst,
+                    map,
+                    coords,
+                    mbar,
+                    mask,
+                }
             } else {
                 return Err(m.unsupported("this form"));
             };
@@ -178,11 +239,21 @@ impl<'a> Decoder<'a> {
                 let src = self.addr(&ops[1], Space::Global)?;
                 let bytes = self.src(&ops[2], File::R32)?;
                 let mbar = self.addr(&ops[3], Space::Shared)?;
-                let mask = if multicast { Some(self.src(&ops[4], File::R32)?) } else { None };
+                let mask = if multicast {
+                    Some(self.src(&ops[4], File::R32)?)
+                } else {
+                    None
+                };
                 if reduce {
                     return Err(m.unsupported("a reduction into shared memory"));
                 }
-                Bulk::Load { dst, src, bytes, mbar, mask }
+                Bulk::Load {
+                    dst,
+                    src,
+                    bytes,
+                    mbar,
+                    mask,
+                }
             }
             (["cluster", "cta"], true, false) if !reduce => {
                 self.want(ops, 4..=4)?;
@@ -190,15 +261,32 @@ impl<'a> Decoder<'a> {
                 let src = self.addr(&ops[1], Space::Shared)?;
                 let bytes = self.src(&ops[2], File::R32)?;
                 let mbar = self.addr(&ops[3], Space::Shared)?;
-                Bulk::Peer { dst, src, bytes, mbar }
+                Bulk::Peer {
+                    dst,
+                    src,
+                    bytes,
+                    mbar,
+                }
             }
             (["global", "cta"], false, true) => {
                 self.want(ops, 3 + tail..=3 + tail)?;
                 let dst = self.addr(&ops[0], Space::Global)?;
                 let src = self.addr(&ops[1], Space::Shared)?;
                 let bytes = self.src(&ops[2], File::R32)?;
-                let reduce = if reduce { Some(BulkReduce { op: Self::reduce_op(m)?, ty: m.ty()? }) } else { None };
-                Bulk::Store { dst, src, bytes, reduce }
+                let reduce = if reduce {
+                    Some(BulkReduce {
+                        op: Self::reduce_op(m)?,
+                        ty: m.ty()?,
+                    })
+                } else {
+                    None
+                };
+                Bulk::Store {
+                    dst,
+                    src,
+                    bytes,
+                    reduce,
+                }
             }
             _ => return Err(m.unsupported("this pair of state spaces")),
         };
@@ -208,7 +296,18 @@ impl<'a> Decoder<'a> {
 
     fn tensormap(&mut self, m: &mut Mods<'a>, ops: &[Operand<'a>]) -> Res<()> {
         if m.has("cp_fenceproxy") {
-            m.ignore(&["global", "shared::cta", "tensormap::generic", "release", "cta", "cluster", "gpu", "sys", "sync", "aligned"]);
+            m.ignore(&[
+                "global",
+                "shared::cta",
+                "tensormap::generic",
+                "release",
+                "cta",
+                "cluster",
+                "gpu",
+                "sys",
+                "sync",
+                "aligned",
+            ]);
             self.want(ops, 3..=3)?;
             let dst = self.addr(&ops[0], Space::Global)?;
             let src = self.addr(&ops[1], Space::Shared)?;
@@ -216,7 +315,15 @@ impl<'a> Decoder<'a> {
             if bytes != 128 {
                 return self.error("a tensor map has 128 bytes");
             }
-            self.push_with(Op::TensormapCopy { dst, src, bytes: 128 }, Class::TensorCopy, Together::All);
+            self.push_with(
+                Op::TensormapCopy {
+                    dst,
+                    src,
+                    bytes: 128,
+                },
+                Class::TensorCopy,
+                Together::All,
+            );
             return Ok(());
         }
         if !m.has("replace") || !m.has("tile") {
@@ -236,14 +343,22 @@ impl<'a> Decoder<'a> {
             "swizzle_mode",
             "fill_mode",
         ];
-        let Some(field) = m.find(|p| FIELDS.iter().position(|f| *f == p)) else { return Err(m.unsupported("this field")) };
+        let Some(field) = m.find(|p| FIELDS.iter().position(|f| *f == p)) else {
+            return Err(m.unsupported("this field"));
+        };
         let ty = m.ty()?;
         let ordinal = (2..=5).contains(&field);
         self.want(ops, 2 + ordinal as usize..=2 + ordinal as usize)?;
         let map = self.addr(&ops[0], space)?;
-        let ord = if ordinal { self.immediate(&ops[1])? as usize } else { 0 };
+        let ord = if ordinal {
+            self.immediate(&ops[1])? as usize
+        } else {
+            0
+        };
         if ord > 4 {
-            return self.error(format!("dimension {ord} of a tensor map; 0 to 4 are possible"));
+            return self.error(format!(
+                "dimension {ord} of a tensor map; 0 to 4 are possible"
+            ));
         }
         let file = self.file_of(ty)?;
         let value = self.src(&ops[ops.len() - 1], file)?;
@@ -259,7 +374,10 @@ impl<'a> Decoder<'a> {
             8 => MapField::SwizzleMode,
             _ => MapField::FillMode,
         };
-        self.push(Op::TensormapReplace { map, field, value }, Class::TensorCopy);
+        self.push(
+            Op::TensormapReplace { map, field, value },
+            Class::TensorCopy,
+        );
         Ok(())
     }
 }

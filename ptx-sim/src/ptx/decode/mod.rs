@@ -9,20 +9,25 @@ mod arithmetic;
 mod bulk;
 mod control;
 mod convert;
+mod floats;
 mod logic;
 mod matrix;
 mod memory;
 pub(crate) mod mods;
 mod moves;
+mod operand;
 mod specials;
 mod sync;
 
 use super::module::LoadError;
-use super::program::{Class, File, FunctionEntry, Init, Inst, Op, Program, Slot, Strength, Together};
+use super::program::{
+    Class, File, FunctionEntry, Init, Inst, Op, Program, Slot, Strength, Together,
+};
 use super::syntax::{Decl, Function, Instr, Operand, Stmt};
-use super::types::{Space, Ty};
-pub(crate) use moves::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW};
+use super::types::Ty;
 use mods::Mods;
+pub(crate) use moves::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW};
+use operand::show;
 use std::collections::{HashMap, HashSet};
 
 pub(crate) type Res<T> = Result<T, LoadError>;
@@ -146,11 +151,19 @@ pub(crate) fn kernel<'a>(
 
 impl<'a> Decoder<'a> {
     fn error<T>(&self, message: impl Into<String>) -> Res<T> {
-        Err(LoadError { line: self.line, message: message.into(), unsupported: false })
+        Err(LoadError {
+            line: self.line,
+            message: message.into(),
+            unsupported: false,
+        })
     }
 
     fn unsupported<T>(&self, message: impl Into<String>) -> Res<T> {
-        Err(LoadError { line: self.line, message: message.into(), unsupported: true })
+        Err(LoadError {
+            line: self.line,
+            message: message.into(),
+            unsupported: true,
+        })
     }
 
     fn reach(
@@ -163,7 +176,10 @@ impl<'a> Decoder<'a> {
         if path.contains(&f.name) {
             return Err(LoadError {
                 line: f.line,
-                message: format!("`{}` calls itself; recursion is not supported, rewrite it as a loop", f.name),
+                message: format!(
+                    "`{}` calls itself; recursion is not supported, rewrite it as a loop",
+                    f.name
+                ),
                 unsupported: true,
             });
         }
@@ -202,7 +218,10 @@ impl<'a> Decoder<'a> {
     fn file_of(&self, ty: Ty) -> Res<File> {
         Ok(match ty {
             Ty::Pred => File::Pred,
-            Ty::B128 => return self.unsupported("128-bit registers are not supported by the virtual device"),
+            Ty::B128 => {
+                return self
+                    .unsupported("128-bit registers are not supported by the virtual device");
+            }
             _ if ty.size() == 8 => File::R64,
             _ => File::R32,
         })
@@ -223,7 +242,10 @@ impl<'a> Decoder<'a> {
             for p in decls {
                 self.line = p.line;
                 if p.space == ".reg" {
-                    let slot = { let file = self.file_of(p.ty)?; self.row(file)? };
+                    let slot = {
+                        let file = self.file_of(p.ty)?;
+                        self.row(file)?
+                    };
                     self.scope().insert(p.name, Symbol::Register(slot, p.ty));
                     v.push(Formal::Register(slot, p.ty));
                 } else {
@@ -238,8 +260,12 @@ impl<'a> Decoder<'a> {
         let returns = formals(&f.returns)?;
         let params = formals(&f.params)?;
         let return_row = self.row(File::R32)?.index();
-        self.signatures.insert(f.name, (self.table.len(), Signature { returns, params }));
-        self.table.push(FunctionEntry { entry: self.out.len() as u32, return_row });
+        self.signatures
+            .insert(f.name, (self.table.len(), Signature { returns, params }));
+        self.table.push(FunctionEntry {
+            entry: self.out.len() as u32,
+            return_row,
+        });
         self.body(f)
     }
 
@@ -315,7 +341,13 @@ impl<'a> Decoder<'a> {
             for n in &names {
                 match scopes.iter().rev().find_map(|s| self.labels.get(&(*n, *s))) {
                     Some(l) => resolved.push(*l),
-                    None => return Err(LoadError { line, message: format!("label `{n}` is not defined"), unsupported: false }),
+                    None => {
+                        return Err(LoadError {
+                            line,
+                            message: format!("label `{n}` is not defined"),
+                            unsupported: false,
+                        });
+                    }
                 }
             }
             match &mut self.out[at].op {
@@ -343,7 +375,8 @@ impl<'a> Decoder<'a> {
                         if self.rows[file as usize] > 1 << 20 {
                             return self.error("more registers than a kernel can have");
                         }
-                        self.scope().insert(d.name, Symbol::Range(Slot::new(file, base), d.ty, n));
+                        self.scope()
+                            .insert(d.name, Symbol::Range(Slot::new(file, base), d.ty, n));
                     }
                 }
             }
@@ -358,185 +391,6 @@ impl<'a> Decoder<'a> {
             other => return self.unsupported(format!("`{other}` variables inside a function")),
         }
         Ok(())
-    }
-
-    fn lookup(&mut self, name: &str) -> Option<Symbol> {
-        for s in self.scopes.iter().rev() {
-            if let Some(x) = s.get(name) {
-                return Some(x.clone());
-            }
-        }
-        // `%r12` of a range `%r<40>` is found by its prefix.
-        let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
-        if digits < name.len()
-            && let Ok(n) = name[digits..].parse::<usize>()
-        {
-            for s in self.scopes.iter().rev() {
-                if let Some(Symbol::Range(base, ty, count)) = s.get(&name[..digits])
-                    && n < *count
-                {
-                    return Some(Symbol::Register(Slot::new(base.file(), base.index() + n), *ty));
-                }
-            }
-        }
-        if let Some(v) = self.variables.get(name) {
-            return Some(Symbol::Variable(*v));
-        }
-        let globals = self.shared_globals;
-        let d = globals.iter().find(|d| d.name == name)?;
-        self.shared(d).ok()
-    }
-
-    fn constant(&mut self, file: File, init: Init) -> Res<Slot> {
-        if let Some(s) = self.consts.get(&(file, init.clone())) {
-            return Ok(*s);
-        }
-        let s = self.row(file)?;
-        self.consts.insert((file, init), s);
-        Ok(s)
-    }
-
-    fn bits(&mut self, file: File, v: u64) -> Res<Slot> {
-        let v = match file {
-            File::R32 => v & 0xffff_ffff,
-            File::R64 => v,
-            File::Pred => (v != 0) as u64,
-        };
-        self.constant(file, Init::Bits(v))
-    }
-
-    /// A source operand in the given file.
-    fn src(&mut self, o: &Operand<'a>, file: File) -> Res<Slot> {
-        let s = self.any(o, file)?;
-        if s.is_none() {
-            return self.error("`_` has no value to read");
-        }
-        if s.file() == file {
-            return Ok(s);
-        }
-        self.error(format!("operand {} has the wrong width for this instruction", show(o)))
-    }
-
-    /// A source operand in its own file; constants take the given one.
-    fn any(&mut self, o: &Operand<'a>, file: File) -> Res<Slot> {
-        match o {
-            Operand::Int(v) => self.bits(file, *v),
-            Operand::F32(v) => self.bits(file, *v as u64),
-            Operand::F64(v) => self.bits(file, if file == File::R32 { (f64::from_bits(*v) as f32).to_bits() as u64 } else { *v }),
-            Operand::Sink => Ok(Slot::NONE),
-            Operand::Name { name, negated } => {
-                let s = self.name(name, file, 0)?;
-                match (negated, s.file()) {
-                    (false, _) => Ok(s),
-                    (true, File::Pred) => Ok(s.not()),
-                    _ => self.error(format!("`{name}` cannot be negated here")),
-                }
-            }
-            Operand::Address { base, offset } => match base.as_ref() {
-                Operand::Name { name, negated: false } => self.name(name, file, *offset),
-                _ => self.error("this operand must be a register, a constant or a variable"),
-            },
-            _ => self.error(format!("operand {} is not expected here", show(o))),
-        }
-    }
-
-    fn name(&mut self, name: &str, file: File, offset: i64) -> Res<Slot> {
-        if let Some(sym) = self.lookup(name) {
-            let o = offset as u64;
-            return match sym {
-                Symbol::Register(s, _) => {
-                    if offset == 0 {
-                        Ok(s)
-                    } else {
-                        self.error(format!("`{name}` + {offset} is not an operand"))
-                    }
-                }
-                Symbol::Range(..) => self.error(format!("`{name}` names a range of registers")),
-                Symbol::Shared(a) => self.constant(file, Init::Shared(a.wrapping_add(o))),
-                Symbol::DynamicShared => {
-                    // Where it starts is known when all of the kernel has been read.
-                    let s = self.constant(file, Init::Shared(DYNAMIC.wrapping_add(o)))?;
-                    if !self.dynamic.contains(&(s, o)) {
-                        self.dynamic.push((s, o));
-                    }
-                    Ok(s)
-                }
-                Symbol::Variable(v) => self.constant(file, Init::Variable(v, o)),
-                Symbol::Local(a) | Symbol::KernelParam(a) => self.bits(file, a.wrapping_add(o)),
-            };
-        }
-        if let Some(s) = specials::special(name) {
-            return self.constant(file, Init::Special(s));
-        }
-        match name {
-            "WARP_SZ" => self.bits(file, 32),
-            "%pm0" | "%pm1" | "%pm2" | "%pm3" => self.bits(file, 0),
-            _ if name.starts_with("%envreg") => self.bits(file, 0),
-            _ if name.starts_with('%') => self.error(format!("register `{name}` is not declared")),
-            _ => self.error(format!("`{name}` is not declared")),
-        }
-    }
-
-    /// A destination register in the given file.
-    fn dst(&mut self, o: &Operand<'a>, file: File) -> Res<Slot> {
-        let s = self.dst_any(o)?;
-        if s.is_none() || s.file() == file {
-            return Ok(s);
-        }
-        self.error(format!("destination {} has the wrong width for this instruction", show(o)))
-    }
-
-    /// A destination register of any file.
-    fn dst_any(&mut self, o: &Operand<'a>) -> Res<Slot> {
-        match o {
-            Operand::Sink => Ok(Slot::NONE),
-            Operand::Name { name, negated: false } => match self.lookup(name) {
-                Some(Symbol::Register(s, _)) => Ok(s),
-                _ => self.error(format!("`{name}` is not a register that can be written")),
-            },
-            _ => self.error(format!("{} cannot be written", show(o))),
-        }
-    }
-
-    /// The registers of `{a, b}` or of a single operand as destinations.
-    fn dst_vec(&mut self, o: &Operand<'a>) -> Res<Vec<Slot>> {
-        match o {
-            Operand::Vector(v) => v.iter().map(|x| self.dst_any(x)).collect(),
-            _ => Ok(vec![self.dst_any(o)?]),
-        }
-    }
-
-    /// The registers of `{a, b}` or of a single operand as sources.
-    fn src_vec(&mut self, o: &Operand<'a>, file: File) -> Res<Vec<Slot>> {
-        match o {
-            Operand::Vector(v) => v.iter().map(|x| self.any(x, file)).collect(),
-            _ => Ok(vec![self.any(o, file)?]),
-        }
-    }
-
-    /// `[base + offset]` in a state space; parameters that live in local memory are found out here.
-    fn addr(&mut self, o: &Operand<'a>, space: Space) -> Res<super::program::Addr> {
-        let Operand::Address { base, offset } = o else {
-            return self.error(format!("{} is not an address; write it in brackets", show(o)));
-        };
-        self.addr_of(base, *offset, space)
-    }
-
-    fn addr_of(&mut self, base: &Operand<'a>, offset: i64, space: Space) -> Res<super::program::Addr> {
-        let mut space = space;
-        if let Operand::Name { name, .. } = base {
-            match (self.lookup(name), space) {
-                (Some(Symbol::Local(_)), Space::Param) => space = Space::Local,
-                (Some(Symbol::Shared(_) | Symbol::DynamicShared), Space::Generic) => space = Space::Shared,
-                _ => {}
-            }
-        }
-        let wide = if space == Space::Shared { File::R32 } else { File::R64 };
-        let base = self.any(base, wide)?;
-        if base.is_none() || base.file() == File::Pred {
-            return self.error("an address must be in a 32- or 64-bit register");
-        }
-        Ok(super::program::Addr { space, base, offset })
     }
 
     /// Appends an instruction with the current guard.
@@ -570,21 +424,27 @@ impl<'a> Decoder<'a> {
         let name = m.name();
         let ops = i.operands.as_slice();
         match name {
-            "add" | "sub" | "mul" | "mad" | "fma" | "div" | "rem" | "min" | "max" | "neg" | "abs" | "mul24" | "mad24" | "sad" | "addc"
-            | "subc" | "madc" | "dp4a" | "dp2a" | "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "ex2" | "lg2" | "tanh" | "copysign"
+            "add" | "sub" | "mul" | "mad" | "fma" | "div" | "rem" | "min" | "max" | "neg"
+            | "abs" | "mul24" | "mad24" | "sad" | "addc" | "subc" | "madc" | "dp4a" | "dp2a"
+            | "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "ex2" | "lg2" | "tanh" | "copysign"
             | "testp" => self.arithmetic(name, &mut m, ops)?,
-            "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "lop3" | "prmt" | "bfe" | "bfi" | "bfind" | "brev" | "clz"
-            | "popc" | "fns" | "szext" | "bmsk" | "setp" | "set" | "selp" | "slct" => self.logic(name, &mut m, ops)?,
+            "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "lop3" | "prmt"
+            | "bfe" | "bfi" | "bfind" | "brev" | "clz" | "popc" | "fns" | "szext" | "bmsk"
+            | "setp" | "set" | "selp" | "slct" => self.logic(name, &mut m, ops)?,
             "mov" | "cvta" | "isspacep" | "mapa" | "getctarank" => self.moves(name, &mut m, ops)?,
             "cvt" => self.convert(&mut m, ops)?,
-            "ld" | "ldu" | "st" | "atom" | "red" | "prefetch" | "prefetchu" | "discard" | "applypriority" | "createpolicy" => {
-                self.memory(name, &mut m, ops)?
+            "ld" | "ldu" | "st" | "atom" | "red" | "prefetch" | "prefetchu" | "discard"
+            | "applypriority" | "createpolicy" => self.memory(name, &mut m, ops)?,
+            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep"
+            | "pmevent" => self.control(name, &mut m, ops)?,
+            "bar" | "barrier" | "membar" | "fence" | "shfl" | "vote" | "match" | "redux"
+            | "elect" | "activemask" | "setmaxnreg" | "griddepcontrol" | "mbarrier" => {
+                self.sync(name, &mut m, ops)?
             }
-            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "pmevent" => self.control(name, &mut m, ops)?,
-            "bar" | "barrier" | "membar" | "fence" | "shfl" | "vote" | "match" | "redux" | "elect" | "activemask" | "setmaxnreg"
-            | "griddepcontrol" | "mbarrier" => self.sync(name, &mut m, ops)?,
             "cp" | "tensormap" => self.bulk(name, &mut m, ops)?,
-            "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wgmma" => self.matrix(name, &mut m, ops)?,
+            "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wgmma" => {
+                self.matrix(name, &mut m, ops)?
+            }
             _ => return Err(m.unsupported(format!("instruction `{name}`"))),
         }
         m.finish()
@@ -595,7 +455,12 @@ impl<'a> Decoder<'a> {
         if range.contains(&ops.len()) {
             return Ok(());
         }
-        self.error(format!("{} operands where {} to {} are expected", ops.len(), range.start(), range.end()))
+        self.error(format!(
+            "{} operands where {} to {} are expected",
+            ops.len(),
+            range.start(),
+            range.end()
+        ))
     }
 
     /// A compile-time integer.
@@ -626,10 +491,20 @@ impl<'a> Decoder<'a> {
     fn finish(mut self, entry: u32) -> Res<Decoded> {
         let dynamic_shared = round_up(self.shared_at, self.dynamic_align as u64);
         for (slot, offset) in std::mem::take(&mut self.dynamic) {
-            let key = self.consts.iter().find(|(_, s)| **s == slot).map(|(k, _)| k.clone());
+            let key = self
+                .consts
+                .iter()
+                .find(|(_, s)| **s == slot)
+                .map(|(k, _)| k.clone());
             if let Some(k) = key {
                 self.consts.remove(&k);
-                self.consts.insert((k.0, Init::Shared(dynamic_shared.wrapping_add(offset) | FINAL)), slot);
+                self.consts.insert(
+                    (
+                        k.0,
+                        Init::Shared(dynamic_shared.wrapping_add(offset) | FINAL),
+                    ),
+                    slot,
+                );
             }
         }
         let mut inits: Vec<(Slot, Init)> = self
@@ -683,20 +558,5 @@ fn mark_wgmma(insts: &mut [Inst]) {
         let mut touches = false;
         super::operands::for_each_slot(&i.op, &mut |s, _| touches |= used.contains(&s));
         i.touches_wgmma = touches;
-    }
-}
-
-fn show(o: &Operand<'_>) -> String {
-    match o {
-        Operand::Name { name, .. } => format!("`{name}`"),
-        Operand::Int(v) => format!("`{}`", *v as i64),
-        Operand::F32(v) => format!("`{}`", f32::from_bits(*v)),
-        Operand::F64(v) => format!("`{}`", f64::from_bits(*v)),
-        Operand::Sink => "`_`".to_string(),
-        Operand::Vector(v) => format!("a vector of {}", v.len()),
-        Operand::Address { .. } => "an address".to_string(),
-        Operand::Bracket(_) => "a bracketed list".to_string(),
-        Operand::Pair(..) => "a pair".to_string(),
-        Operand::Group(_) => "a list".to_string(),
     }
 }
