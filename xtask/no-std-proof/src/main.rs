@@ -78,6 +78,14 @@ fn panic(_: &PanicInfo<'_>) -> ! {
 #[unsafe(no_mangle)]
 pub extern "C" fn rust_eh_personality() {}
 
+/// As [`rust_eh_personality`]: named by the precompiled `alloc`, never called.
+// SAFETY: no other symbol of the program has this name, since no unwinder is linked.
+#[unsafe(no_mangle)]
+pub extern "C" fn _Unwind_Resume() -> ! {
+    // SAFETY: abort has no condition.
+    unsafe { abort() }
+}
+
 /// Entry point that the C runtime calls.
 // SAFETY: no other symbol of the program is called `main`.
 #[unsafe(no_mangle)]
