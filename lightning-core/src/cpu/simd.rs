@@ -104,7 +104,7 @@ pub fn fold<R: Real>(mut acc: [R; LANES]) -> R {
     let mut width = LANES / 2;
     while width > 0 {
         for l in 0..width {
-            acc[l] = acc[l] + acc[l + width];
+            acc[l] += acc[l + width];
         }
         width /= 2;
     }

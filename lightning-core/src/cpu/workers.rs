@@ -38,15 +38,16 @@ impl Workers {
     pub fn with_threads<T: Send>(threads: usize, f: impl FnOnce(&Self) -> T + Send) -> T {
         let workers = Self { scratch: core::ptr::without_provenance_mut(64), per_worker: 0, threads: threads.max(1) };
         #[cfg(feature = "std")]
-        if threads > 1 {
-            if let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(threads).build() {
-                return pool.install(|| f(&workers));
-            }
+        if threads > 1
+            && let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(threads).build()
+        {
+            return pool.install(|| f(&workers));
         }
         f(&Self { threads: 1, ..workers })
     }
 
     /// The scratch of the calling worker as numbers. Contents are undefined.
+    #[allow(clippy::mut_from_ref)]
     fn scratch<R: Real>(&self) -> &mut [R] {
         #[cfg(feature = "std")]
         let index = if self.threads > 1 { rayon::current_thread_index().unwrap_or(0) } else { 0 };

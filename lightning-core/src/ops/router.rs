@@ -380,7 +380,7 @@ impl CpuKernel for RouterBwd {
             for (i, t) in piece.rows.enumerate() {
                 let dl = dl.row_mut(i);
                 sigmoid_row(logits.row(t), s);
-                if has_aux && !padding.is_some_and(|p| p[t] != 0) {
+                if has_aux && padding.is_none_or(|p| p[t] == 0) {
                     let total = sum(s.iter().copied()) + A::Acc::from_f64(TINY);
                     let mean = sum(g.iter().zip(s.iter()).map(|(g, s)| *g * *s)) / total;
                     for (d, g) in dl.iter_mut().zip(g.iter()) {

@@ -564,7 +564,7 @@ impl CpuKernel for SsdScanBwd {
                 out.mat.row_mut(0).copy_from_slice(grads);
             }
         });
-        let rows = if s.row_len == 0 { 0 } else { x.rows / s.row_len };
+        let rows = x.rows.checked_div(s.row_len).unwrap_or(0);
         sum_blocks(cpu, partial_a, rows, self.da_log, self.accumulate);
         sum_blocks(cpu, partial_d, rows, self.dd, self.accumulate);
     }

@@ -47,10 +47,8 @@ pub fn parity(args: VerifyParityArgs) -> Result<(), Failure> {
     })?;
     let folder = Path::new(&args.hf);
     let mut config = HfConfig::read(&folder.join("config.json"))?.model;
-    if let Some(dt_min) = args.dt_min {
-        if let Some(mamba) = &mut config.mamba {
-            mamba.dt_min = dt_min;
-        }
+    if let (Some(dt_min), Some(mamba)) = (args.dt_min, &mut config.mamba) {
+        mamba.dt_min = dt_min;
     }
     // The stored values are of the backbone: MTP weights are loaded but not run.
     if let Some(mtp) = &mut config.mtp {
