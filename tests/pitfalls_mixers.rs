@@ -148,6 +148,25 @@ fn b52_packed_gradients_are_those_of_the_documents() {
     }
 }
 
+/// Every tile that a configuration can choose, not only the one that it does: each chunk length up to one past the row, for
+/// each number of groups, on several rows.
+#[test]
+fn b53_every_chunk_length_and_group_count() {
+    let mut rng = Random::new(53);
+    let row_len = 23;
+    for groups in [1, 2, 4] {
+        let shape = SsdShape { heads: 4, head_dim: 5, state: 3, groups, chunk: 1, row_len };
+        let mut scan = Scan::new(&mut rng, shape, 2 * row_len, vec![0, 9, row_len as i32, row_len as i32 + 2], 1.0);
+        let want = scan.run(DType::F64);
+        for chunk in 2..=row_len + 1 {
+            scan.shape.chunk = chunk;
+            for (name, got) in scan.run(DType::F64) {
+                assert_close(&format!("{groups} groups, chunk {chunk}, {name}"), &got, &want[name], 1e-11);
+            }
+        }
+    }
+}
+
 /// Documents that start inside a chunk: 500, 700 and 900 tokens with chunks of 128.
 #[test]
 fn b58_documents_that_start_inside_a_chunk() {
