@@ -14,6 +14,11 @@ fn main() -> std::process::ExitCode {
                 train: Some(lightning_train::train::train),
                 verify_parity: Some(lightning_train::verify::parity),
                 bench_step: Some(lightning_train::bench::step),
+                import: Some(lightning_train::convert::import),
+                export: Some(lightning_train::convert::export),
+                roundtrip: Some(lightning_train::convert::roundtrip),
+                verify_checkpoint: Some(lightning_train::verify::checkpoint),
+                verify_same: Some(lightning_train::verify::same),
             },
             &mut Process {
                 environment: &|name| std::env::var(name).ok(),

@@ -15,11 +15,7 @@ fn main() {
         match ptx_sim::exec::Module::load(&text) {
             Ok(m) => {
                 let ms = start.elapsed().as_secs_f64() * 1e3;
-                println!(
-                    "{path}: {} kernels, {} variables, {ms:.1} ms",
-                    m.kernels.len(),
-                    m.variables.len()
-                );
+                println!("{path}: {} kernels, {} variables, {ms:.1} ms", m.kernels.len(), m.variables.len());
                 for k in &m.kernels {
                     println!(
                         "  {} ({} parameters, {} bytes shared, {} bytes local)",

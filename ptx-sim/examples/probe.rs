@@ -22,10 +22,7 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> f32 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 40) as f32 / (1u64 << 24) as f32 * 2.0 - 1.0
     }
 }
@@ -102,10 +99,7 @@ fn main() {
     let memory = Arc::new(GlobalMemory::new(1, settings.memory_bytes));
     let machine = Machine::new(settings, memory.clone(), 0);
     let loaded = machine.load(Arc::new(module)).expect("load");
-    let run = Run {
-        machine: &machine,
-        module: &loaded,
-    };
+    let run = Run { machine: &machine, module: &loaded };
     let mut r = Random(7);
     let which = a[2].as_str();
     let n = |i: usize| a[i].parse::<usize>().expect("number");
@@ -121,22 +115,15 @@ fn main() {
         }
         params.extend(((d / 8) as u32).to_le_bytes());
         params.extend(1e-6f32.to_le_bytes());
-        if !run.go(Launch {
-            grid: [rows as u32, 1, 1],
-            block: [256, 1, 1],
-            params,
-            ..Launch::new(&loaded, "rmsnorm")
-        }) {
+        if !run.go(Launch { grid: [rows as u32, 1, 1], block: [256, 1, 1], params, ..Launch::new(&loaded, "rmsnorm") })
+        {
             return;
         }
         let mut out = vec![0u8; rows * d * 2];
         memory.read(py, &mut out).unwrap();
         let mut bad = 0;
         for i in 0..rows {
-            let s: f64 = x[i * d..(i + 1) * d]
-                .iter()
-                .map(|v| (f32_of(*v) as f64).powi(2))
-                .sum();
+            let s: f64 = x[i * d..(i + 1) * d].iter().map(|v| (f32_of(*v) as f64).powi(2)).sum();
             let k = 1.0 / (s / d as f64 + 1e-6).sqrt();
             for j in 0..d {
                 let want = f32_of(x[i * d + j]) as f64 * k * f32_of(w[j]) as f64;
@@ -177,26 +164,15 @@ fn main() {
         let mut worst = 0f64;
         for i in (0..t).step_by(13) {
             let s: Vec<f64> = (0..=i)
-                .map(|j| {
-                    (0..d)
-                        .map(|c| f32_of(q[i * d + c]) as f64 * f32_of(k[j * d + c]) as f64)
-                        .sum::<f64>()
-                        * 0.125
-                })
+                .map(|j| (0..d).map(|c| f32_of(q[i * d + c]) as f64 * f32_of(k[j * d + c]) as f64).sum::<f64>() * 0.125)
                 .collect();
             let m = s.iter().cloned().fold(f64::MIN, f64::max);
             let e: Vec<f64> = s.iter().map(|x| (x - m).exp2()).collect();
             let sum: f64 = e.iter().sum();
             for c in 0..d {
-                let want: f64 = e
-                    .iter()
-                    .enumerate()
-                    .map(|(j, p)| p * f32_of(v[j * d + c]) as f64)
-                    .sum::<f64>()
-                    / sum;
+                let want: f64 = e.iter().enumerate().map(|(j, p)| p * f32_of(v[j * d + c]) as f64).sum::<f64>() / sum;
                 let at = (i * d + c) * 4;
-                let got =
-                    f32::from_le_bytes([out[at], out[at + 1], out[at + 2], out[at + 3]]) as f64;
+                let got = f32::from_le_bytes([out[at], out[at + 1], out[at + 2], out[at + 3]]) as f64;
                 worst = worst.max((got - want).abs());
             }
         }
@@ -267,11 +243,7 @@ fn main() {
             params.extend(pc.to_le_bytes());
             params.extend((k as u32).to_le_bytes());
             params.extend((nn as u32).to_le_bytes());
-            let (threads, shared) = if tile == 64 {
-                (256, 3 * 16384)
-            } else {
-                (384, 4 * 32768)
-            };
+            let (threads, shared) = if tile == 64 { (256, 3 * 16384) } else { (384, 4 * 32768) };
             let kernel = if tile == 64 { "gemm90" } else { "gemm90b" };
             Launch {
                 grid: [(nn / tile as usize) as u32, (m / tile as usize) as u32, 1],
@@ -289,9 +261,7 @@ fn main() {
     let (mut bad, mut worst) = (0, 0f64);
     for i in (0..m).step_by(7) {
         for j in (0..nn).step_by(5) {
-            let want: f64 = (0..k)
-                .map(|q| f32_of(x[i * k + q]) as f64 * f32_of(w[j * k + q]) as f64)
-                .sum();
+            let want: f64 = (0..k).map(|q| f32_of(x[i * k + q]) as f64 * f32_of(w[j * k + q]) as f64).sum();
             let at = (i * nn + j) * 4;
             let got = f32::from_le_bytes([out[at], out[at + 1], out[at + 2], out[at + 3]]) as f64;
             worst = worst.max((got - want).abs());

@@ -3,53 +3,29 @@
 use ptx_sim::exec::{GlobalMemory, Launch, LaunchReport, Machine, Module, Settings};
 use std::sync::Arc;
 
-fn launch(
-    text: &str,
-    kernel: &str,
-    block: u32,
-    grid: u32,
-    make: impl Fn(&GlobalMemory) -> Vec<u8>,
-) -> LaunchReport {
+fn launch(text: &str, kernel: &str, block: u32, grid: u32, make: impl Fn(&GlobalMemory) -> Vec<u8>) -> LaunchReport {
     let memory = Arc::new(GlobalMemory::new(1, 1 << 30));
-    let machine = Machine::new(
-        Settings {
-            host_threads: 2,
-            ..Settings::default()
-        },
-        memory.clone(),
-        0,
-    );
+    let machine = Machine::new(Settings { host_threads: 2, ..Settings::default() }, memory.clone(), 0);
     let loaded = machine.load(Arc::new(Module::load(text).unwrap())).unwrap();
     let params = make(&memory);
-    let l = Launch {
-        grid: [grid, 1, 1],
-        block: [block, 1, 1],
-        params,
-        ..Launch::new(&loaded, kernel)
-    };
+    let l = Launch { grid: [grid, 1, 1], block: [block, 1, 1], params, ..Launch::new(&loaded, kernel) };
     machine.launch(&l).unwrap_or_else(|f| panic!("{f}"))
 }
 
 #[test]
 fn norm_moves_the_minimum() {
     let (rows, d) = (5usize, 264usize);
-    let r = launch(
-        include_str!("ptx/norm_gemm.ptx"),
-        "rmsnorm",
-        64,
-        rows as u32,
-        |m| {
-            let mut params = Vec::new();
-            for n in [rows * d * 2, d * 2, rows * d * 2] {
-                let p = m.allocate(0, n as u64).unwrap();
-                m.fill(p, &[0x80, 0x3f], n / 2).unwrap();
-                params.extend(p.to_le_bytes());
-            }
-            params.extend(((d / 8) as u32).to_le_bytes());
-            params.extend(1e-6f32.to_le_bytes());
-            params
-        },
-    );
+    let r = launch(include_str!("ptx/norm_gemm.ptx"), "rmsnorm", 64, rows as u32, |m| {
+        let mut params = Vec::new();
+        for n in [rows * d * 2, d * 2, rows * d * 2] {
+            let p = m.allocate(0, n as u64).unwrap();
+            m.fill(p, &[0x80, 0x3f], n / 2).unwrap();
+            params.extend(p.to_le_bytes());
+        }
+        params.extend(((d / 8) as u32).to_le_bytes());
+        params.extend(1e-6f32.to_le_bytes());
+        params
+    });
     let c = &r.counts;
     let (x, w) = ((rows * d * 2) as u64, (d * 2) as u64);
     // x is read twice and w once by each block.

@@ -3,9 +3,7 @@
 //! The kernels are in `tests/ptx/faults` and `tests/ptx/good`. The first two lines of each say what is expected and how
 //! to launch it; `//!` marks the line that must be named.
 
-use ptx_sim::exec::{
-    Fault, FaultKind, GlobalMemory, Launch, LaunchReport, Machine, Module, Schedule, Settings,
-};
+use ptx_sim::exec::{Fault, FaultKind, GlobalMemory, Launch, LaunchReport, Machine, Module, Schedule, Settings};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,9 +31,7 @@ fn kind_of(name: &str) -> FaultKind {
         Trap,
         EarlyExit,
     ];
-    all.into_iter()
-        .find(|k| format!("{k:?}") == name)
-        .unwrap_or_else(|| panic!("unknown kind {name}"))
+    all.into_iter().find(|k| format!("{k:?}") == name).unwrap_or_else(|| panic!("unknown kind {name}"))
 }
 
 struct Case {
@@ -47,9 +43,7 @@ struct Case {
 }
 
 fn cases(folder: &str) -> Vec<Case> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/ptx")
-        .join(folder);
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ptx").join(folder);
     let mut out = Vec::new();
     for entry in std::fs::read_dir(&dir).unwrap() {
         let path = entry.unwrap().path();
@@ -57,30 +51,10 @@ fn cases(folder: &str) -> Vec<Case> {
         let mut lines = text.lines();
         let kind = lines.next().unwrap().trim_start_matches("// ").to_string();
         let words: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
-        let number = |name: &str| {
-            words[words.iter().position(|w| *w == name).unwrap() + 1]
-                .parse()
-                .unwrap()
-        };
-        let numbers = [
-            number("grid"),
-            number("block"),
-            number("cluster"),
-            number("dynamic"),
-        ];
-        let marked = text
-            .lines()
-            .enumerate()
-            .filter(|(_, l)| l.contains("//!"))
-            .map(|(i, _)| i as u32 + 1)
-            .collect();
-        out.push(Case {
-            path,
-            text,
-            kind,
-            numbers,
-            marked,
-        });
+        let number = |name: &str| words[words.iter().position(|w| *w == name).unwrap() + 1].parse().unwrap();
+        let numbers = [number("grid"), number("block"), number("cluster"), number("dynamic")];
+        let marked = text.lines().enumerate().filter(|(_, l)| l.contains("//!")).map(|(i, _)| i as u32 + 1).collect();
+        out.push(Case { path, text, kind, numbers, marked });
     }
     out.sort_by(|a, b| a.path.cmp(&b.path));
     out
@@ -92,9 +66,7 @@ fn run(c: &Case, settings: Settings) -> Result<LaunchReport, Fault> {
     let module = Module::load(&c.text).unwrap_or_else(|e| panic!("{}: {e}", c.path.display()));
     let loaded = machine.load(Arc::new(module)).unwrap();
     let buf = memory.allocate(0, 4096).unwrap();
-    memory
-        .write(buf, &(0..4096u32).map(|i| i as u8).collect::<Vec<_>>())
-        .unwrap();
+    memory.write(buf, &(0..4096u32).map(|i| i as u8).collect::<Vec<_>>()).unwrap();
     memory.write(buf + 512, &[0; 4]).unwrap();
     let raw = memory.allocate(0, 4096).unwrap();
     let gone = memory.allocate(0, 4096).unwrap();
@@ -115,12 +87,7 @@ fn run(c: &Case, settings: Settings) -> Result<LaunchReport, Fault> {
 }
 
 fn settings(seed: u64, schedule: Schedule) -> Settings {
-    Settings {
-        seed,
-        schedule,
-        host_threads: 2,
-        ..Settings::default()
-    }
+    Settings { seed, schedule, host_threads: 2, ..Settings::default() }
 }
 
 #[test]
@@ -133,29 +100,16 @@ fn planted_faults_are_found_at_their_line() {
             Err(f) => {
                 let hit = f.reports.iter().find(|r| r.kind == want);
                 match hit {
-                    None => wrong.push(format!(
-                        "{}: expected {}, found {f}",
-                        c.path.display(),
-                        c.kind
-                    )),
+                    None => wrong.push(format!("{}: expected {}, found {f}", c.path.display(), c.kind)),
                     Some(r) if !c.marked.is_empty() && !c.marked.contains(&r.place.ptx_line) => {
-                        wrong.push(format!(
-                            "{}: expected line {:?}, found {r}",
-                            c.path.display(),
-                            c.marked
-                        ))
+                        wrong.push(format!("{}: expected line {:?}, found {r}", c.path.display(), c.marked))
                     }
                     Some(r) => assert!(r.to_string().contains("kernel k"), "{r}"),
                 }
             }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
@@ -170,31 +124,16 @@ fn correct_kernels_are_not_accused() {
             }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
 fn faults_of_addresses_are_found_without_checks() {
-    for c in cases("faults").iter().filter(|c| {
-        [
-            "OutOfBounds",
-            "UseAfterFree",
-            "Misaligned",
-            "Deadlock",
-            "Trap",
-        ]
-        .contains(&c.kind.as_str())
-    }) {
-        let fast = Settings {
-            checks: false,
-            counts: false,
-            ..settings(1, Schedule::Random)
-        };
+    for c in cases("faults")
+        .iter()
+        .filter(|c| ["OutOfBounds", "UseAfterFree", "Misaligned", "Deadlock", "Trap"].contains(&c.kind.as_str()))
+    {
+        let fast = Settings { checks: false, counts: false, ..settings(1, Schedule::Random) };
         let f = run(c, fast).expect_err(&c.path.display().to_string());
         assert!(f.has(kind_of(&c.kind)), "{}: {f}", c.path.display());
     }

@@ -12,21 +12,10 @@ struct Device {
 
 fn device() -> Device {
     let memory = Arc::new(GlobalMemory::new(1, 1 << 30));
-    let machine = Machine::new(
-        Settings {
-            host_threads: 2,
-            ..Settings::default()
-        },
-        memory.clone(),
-        0,
-    );
+    let machine = Machine::new(Settings { host_threads: 2, ..Settings::default() }, memory.clone(), 0);
     let module = Module::load(include_str!("ptx/language.ptx")).unwrap_or_else(|e| panic!("{e}"));
     let module = machine.load(Arc::new(module)).unwrap();
-    Device {
-        memory,
-        machine,
-        module,
-    }
+    Device { memory, machine, module }
 }
 
 impl Device {
@@ -39,21 +28,12 @@ impl Device {
     fn words(&self, p: u64, n: usize) -> Vec<u32> {
         let mut b = vec![0; n * 4];
         self.memory.read(p, &mut b).unwrap();
-        b.chunks_exact(4)
-            .map(|c| u32::from_le_bytes(c.try_into().unwrap()))
-            .collect()
+        b.chunks_exact(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect()
     }
 
     fn run(&self, kernel: &str, grid: u32, block: u32, params: Vec<u8>) -> LaunchReport {
-        let l = Launch {
-            grid: [grid, 1, 1],
-            block: [block, 1, 1],
-            params,
-            ..Launch::new(&self.module, kernel)
-        };
-        self.machine
-            .launch(&l)
-            .unwrap_or_else(|f| panic!("{kernel}: {f}"))
+        let l = Launch { grid: [grid, 1, 1], block: [block, 1, 1], params, ..Launch::new(&self.module, kernel) };
+        self.machine.launch(&l).unwrap_or_else(|f| panic!("{kernel}: {f}"))
     }
 }
 
@@ -80,11 +60,7 @@ fn calls_with_divergence_and_structures() {
     };
     let got = d.words(out, 128);
     for t in 0..64u32 {
-        let want = if t.is_multiple_of(3) {
-            collatz(t + 1)
-        } else {
-            collatz(2 * t + 7) + 1000
-        };
+        let want = if t.is_multiple_of(3) { collatz(t + 1) } else { collatz(2 * t + 7) + 1000 };
         assert_eq!(got[t as usize], want, "thread {t}");
         assert_eq!(got[64 + t as usize], t * 5 + 7 + (t << 1), "thread {t}");
     }
@@ -93,9 +69,7 @@ fn calls_with_divergence_and_structures() {
 #[test]
 fn switch_and_local_memory() {
     let d = device();
-    let input: Vec<u32> = (0..96u32)
-        .map(|i| i.wrapping_mul(2654435761) >> 7)
-        .collect();
+    let input: Vec<u32> = (0..96u32).map(|i| i.wrapping_mul(2654435761) >> 7).collect();
     let (i, o) = (d.put(&le(&input)), d.memory.allocate(0, 384).unwrap());
     d.run("branches", 1, 96, pointers(&[i, o]));
     let table = [3u32, 1, 4, 1, 5, 9, 2, 6];
@@ -130,14 +104,7 @@ fn warp_intrinsics() {
         assert_eq!(at(1), mask(&|k| k % 5 == l % 5));
         assert_eq!(at(2), (0..32).map(|k| k * k).sum());
         assert_eq!(at(3), if l >= 3 { (l - 3) * 10 } else { l * 10 });
-        assert_eq!(
-            at(4),
-            if l % 16 + 5 < 16 {
-                (l + 5) * 10
-            } else {
-                l * 10
-            }
-        );
+        assert_eq!(at(4), if l % 16 + 5 < 16 { (l + 5) * 10 } else { l * 10 });
         assert_eq!(at(5), (l / 8 * 8 + l * 7 % 8) * 10);
         assert_eq!(at(6), if l < 16 { 15 } else { 16 });
         assert_eq!(at(7), 1);
@@ -161,32 +128,20 @@ fn atomics_of_many_blocks() {
     assert_eq!(f32::from_bits(d.words(f, 1)[0]), 50.0);
     assert_eq!(d.words(q, 2), [0, 200]);
     assert_eq!(d.words(h, 1)[0], 0x5a40_5640, "100 and 200 as f16");
-    assert_eq!(
-        (got[8], got[9]),
-        ((0..100).step_by(2).sum(), (1..100).step_by(2).sum())
-    );
+    assert_eq!((got[8], got[9]), ((0..100).step_by(2).sum(), (1..100).step_by(2).sum()));
 }
 
 #[test]
 fn maths_against_f64() {
     let d = device();
     let n = 77usize;
-    let x: Vec<f32> = (0..n)
-        .map(|i| ((i * 7919 % 1000) as f32 - 500.0) / 83.0)
-        .collect();
+    let x: Vec<f32> = (0..n).map(|i| ((i * 7919 % 1000) as f32 - 500.0) / 83.0).collect();
     let px = d.put(&x.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>());
-    let (py, pd) = (
-        d.memory.allocate(0, (10 * n * 4) as u64).unwrap(),
-        d.memory.allocate(0, (n * 8) as u64).unwrap(),
-    );
+    let (py, pd) = (d.memory.allocate(0, (10 * n * 4) as u64).unwrap(), d.memory.allocate(0, (n * 8) as u64).unwrap());
     let mut params = pointers(&[px, py, pd]);
     params.extend((n as u32).to_le_bytes());
     d.run("maths", 3, 32, params);
-    let y: Vec<f64> = d
-        .words(py, 10 * n)
-        .into_iter()
-        .map(|b| f32::from_bits(b) as f64)
-        .collect();
+    let y: Vec<f64> = d.words(py, 10 * n).into_iter().map(|b| f32::from_bits(b) as f64).collect();
     let mut doubles = vec![0; n * 8];
     d.memory.read(pd, &mut doubles).unwrap();
     let weights = [0.5, 1.5, 2.5, 3.5];
@@ -195,10 +150,7 @@ fn maths_against_f64() {
         let big = (*v * 1e6f32) as f64;
         let near = |k: usize, want: f64, bound: f64| {
             let got = y[k * n + t];
-            assert!(
-                (got - want).abs() <= bound * want.abs().max(1e-2),
-                "function {k} of {v}: {got} instead of {want}"
-            );
+            assert!((got - want).abs() <= bound * want.abs().max(1e-2), "function {k} of {v}: {got} instead of {want}");
         };
         near(0, big.sin(), 1e-4);
         near(1, f.exp(), 1e-6);
@@ -209,17 +161,10 @@ fn maths_against_f64() {
         assert!((y[6 * n + t] - (f + 0.125)).abs() <= 5e-2, "{v}");
         near(7, f * weights[t & 3], 1e-6);
         near(8, f.tanh(), 1e-5);
-        near(
-            9,
-            1.0 / (f.abs() + 1.0).sqrt() + f.floor() + (*v * 3.0).round_ties_even() as f64,
-            1e-5,
-        );
+        near(9, 1.0 / (f.abs() + 1.0).sqrt() + f.floor() + (*v * 3.0).round_ties_even() as f64, 1e-5);
         let got = f64::from_le_bytes(doubles[8 * t..8 * t + 8].try_into().unwrap());
         let want = f.exp() + f.cos() / 3.0;
-        assert!(
-            (got - want).abs() <= 1e-13 * want.abs().max(1.0),
-            "{v}: {got} {want}"
-        );
+        assert!((got - want).abs() <= 1e-13 * want.abs().max(1.0), "{v}: {got} {want}");
     }
 }
 

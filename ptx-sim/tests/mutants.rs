@@ -18,19 +18,13 @@ enum Outcome {
 
 fn bf16(r: &mut Random, n: usize) -> Vec<u8> {
     // Signs, four binades and all mantissa bits.
-    (0..n)
-        .flat_map(|_| (0x3f00 ^ (r.next_u64() as u16 & 0x81ff)).to_le_bytes())
-        .collect()
+    (0..n).flat_map(|_| (0x3f00 ^ (r.next_u64() as u16 & 0x81ff)).to_le_bytes()).collect()
 }
 
 /// Runs one kernel of a text and returns its output, or the fault.
 fn run(text: &str, kernel: &str, seed: u64) -> Result<Vec<u8>, String> {
     let module = Module::load(text).map_err(|e| e.to_string())?;
-    let settings = Settings {
-        host_threads: 1,
-        seed,
-        ..Settings::default()
-    };
+    let settings = Settings { host_threads: 1, seed, ..Settings::default() };
     let memory = Arc::new(GlobalMemory::new(1, 1 << 30));
     let machine = Machine::new(settings, memory.clone(), 0);
     let loaded = machine.load(Arc::new(module)).map_err(|e| e.to_string())?;
@@ -93,16 +87,8 @@ fn run(text: &str, kernel: &str, seed: u64) -> Result<Vec<u8>, String> {
             (grid, block, dynamic) = ([2, 1, 1], 384, 4 * 32768);
         }
     }
-    let launch = Launch {
-        grid,
-        block: [block, 1, 1],
-        dynamic_shared: dynamic,
-        params,
-        ..Launch::new(&loaded, kernel)
-    };
-    machine
-        .launch(&launch)
-        .map_err(|e| e.reports[0].to_string())?;
+    let launch = Launch { grid, block: [block, 1, 1], dynamic_shared: dynamic, params, ..Launch::new(&loaded, kernel) };
+    machine.launch(&launch).map_err(|e| e.reports[0].to_string())?;
     let mut v = vec![0u8; bytes];
     memory.read(out, &mut v).unwrap();
     Ok(v)
@@ -118,33 +104,19 @@ fn outcome(text: &str, kernel: &str, site: &Site, want: &[u8]) -> Outcome {
 
 /// Lines of a kernel within its text.
 fn lines_of(text: &str, kernel: &str) -> std::ops::Range<u32> {
-    let start = text
-        .lines()
-        .position(|l| l.contains(&format!(".entry {kernel}(")))
-        .unwrap() as u32;
-    let end = text
-        .lines()
-        .skip(start as usize)
-        .position(|l| l == "}")
-        .map_or(u32::MAX, |n| start + n as u32);
+    let start = text.lines().position(|l| l.contains(&format!(".entry {kernel}("))).unwrap() as u32;
+    let end = text.lines().skip(start as usize).position(|l| l == "}").map_or(u32::MAX, |n| start + n as u32);
     start..end
 }
 
 #[test]
 fn sampled_mutants_are_found() {
-    let count: usize = std::env::var("LIGHTNING_MUTANTS")
-        .ok()
-        .and_then(|v| v.parse().ok())
-        .unwrap_or(12);
+    let count: usize = std::env::var("LIGHTNING_MUTANTS").ok().and_then(|v| v.parse().ok()).unwrap_or(12);
     let (mut total, mut survived) = (0, Vec::new());
     for (text, kernel) in [(NORM, "rmsnorm"), (NORM, "gemm_mma"), (HOPPER, "gemm90b")] {
         let want = run(text, kernel, 1).unwrap();
         let range = lines_of(text, kernel);
-        let all: Vec<Site> = mutate::sites(text)
-            .unwrap()
-            .into_iter()
-            .filter(|s| range.contains(&s.line))
-            .collect();
+        let all: Vec<Site> = mutate::sites(text).unwrap().into_iter().filter(|s| range.contains(&s.line)).collect();
         for site in mutate::sample(&all, 20, count) {
             total += 1;
             let o = outcome(text, kernel, &site, &want);
@@ -159,17 +131,8 @@ fn sampled_mutants_are_found() {
             }
         }
     }
-    println!(
-        "{total} mutants, {} survived:\n{}",
-        survived.len(),
-        survived.join("\n")
-    );
-    assert!(
-        survived.len() * 5 <= total,
-        "{} of {total} mutants survived:\n{}",
-        survived.len(),
-        survived.join("\n")
-    );
+    println!("{total} mutants, {} survived:\n{}", survived.len(), survived.join("\n"));
+    assert!(survived.len() * 5 <= total, "{} of {total} mutants survived:\n{}", survived.len(), survived.join("\n"));
 }
 
 #[test]
@@ -177,10 +140,7 @@ fn five_seeds_give_the_same_results() {
     for (text, kernel) in [(NORM, "rmsnorm"), (NORM, "gemm_mma"), (HOPPER, "gemm90b")] {
         let want = run(text, kernel, 1).unwrap();
         for seed in 2..6 {
-            assert!(
-                want == run(text, kernel, seed).unwrap(),
-                "{kernel} with seed {seed}"
-            );
+            assert!(want == run(text, kernel, seed).unwrap(), "{kernel} with seed {seed}");
         }
     }
 }

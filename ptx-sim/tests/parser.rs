@@ -10,10 +10,7 @@ const HOPPER: &str = include_str!("ptx/hopper_gemm.ptx");
 fn survives(text: &str) {
     let copy = text.to_string();
     if catch_unwind(move || drop(Module::load(&copy))).is_err() {
-        panic!(
-            "the loader panics on:\n{}",
-            text.chars().take(2000).collect::<String>()
-        );
+        panic!("the loader panics on:\n{}", text.chars().take(2000).collect::<String>());
     }
 }
 
@@ -70,16 +67,11 @@ fn random_bytes_do_not_panic() {
             let bytes: Vec<u8> = (0..n).map(|_| r.next_u64() as u8).collect();
             survives(&String::from_utf8_lossy(&bytes));
             let ascii: String = (0..n).map(|_| (32 + r.below(96)) as u8 as char).collect();
-            survives(&format!(
-                ".version 9.0\n.target sm_90a\n.address_size 64\n{ascii}"
-            ));
+            survives(&format!(".version 9.0\n.target sm_90a\n.address_size 64\n{ascii}"));
         }
     }
     survives(&"{".repeat(100_000));
-    survives(&format!(
-        ".version 9.0\n.target sm_90a\n.entry k() {{ {} }}",
-        "[".repeat(10_000)
-    ));
+    survives(&format!(".version 9.0\n.target sm_90a\n.entry k() {{ {} }}", "[".repeat(10_000)));
 }
 
 fn kernel(body: &str) -> String {
@@ -98,23 +90,13 @@ fn errors_name_line_and_cause() {
         ("mov.u32 %r9, 1;", "%r9", false),
         ("mov.u32 %rd1, %r1;", "width", false),
         ("bra NOWHERE;", "NOWHERE", false),
-        (
-            "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;",
-            "tcgen05",
-            true,
-        ),
+        ("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;", "tcgen05", true),
         ("@%r1 bra X;", "predicate", false),
         ("call nothing, (%r1);", "nothing", true),
         ("ld.global.u32 %r1, %rd1;", "bracket", false),
-        (
-            "setmaxnreg.inc.sync.aligned.u32 37;",
-            "multiple of 8",
-            false,
-        ),
+        ("setmaxnreg.inc.sync.aligned.u32 37;", "multiple of 8", false),
     ] {
-        let e = Module::load(&kernel(body))
-            .err()
-            .unwrap_or_else(|| panic!("`{body}` was accepted"));
+        let e = Module::load(&kernel(body)).err().unwrap_or_else(|| panic!("`{body}` was accepted"));
         assert_eq!(e.line, 8, "{body}: {e}");
         assert!(e.message.contains(part), "{body}: {e}");
         assert_eq!(e.unsupported, unsupported, "{body}: {e}");
@@ -122,25 +104,15 @@ fn errors_name_line_and_cause() {
     for (text, part) in [
         ("", "not PTX"),
         (".version 9.3\n.target sm_90a\n", "newer than 9.0"),
-        (
-            ".version 9.0\n.target sm_100a\n",
-            "newer than the virtual device",
-        ),
+        (".version 9.0\n.target sm_100a\n", "newer than the virtual device"),
         (".version 9.0\n.target sm_80a\n", "sm_80a"),
         (".version 9.0\n.target gpu\n", "gpu"),
     ] {
         let e = Module::load(text).err().unwrap();
         assert!(e.message.contains(part), "{e}");
     }
-    let recursive =
-        ".version 9.0\n.target sm_90a\n.func f() { call f; ret; }\n.entry k() { call f; ret; }\n";
-    assert!(
-        Module::load(recursive)
-            .err()
-            .unwrap()
-            .message
-            .contains("recursion")
-    );
+    let recursive = ".version 9.0\n.target sm_90a\n.func f() { call f; ret; }\n.entry k() { call f; ret; }\n";
+    assert!(Module::load(recursive).err().unwrap().message.contains("recursion"));
 }
 
 #[test]

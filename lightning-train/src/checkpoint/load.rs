@@ -1,16 +1,17 @@
 //! Reading.
 
-use super::format::{FORMAT, Index, TensorEntry, TrainState, VERSION};
+use super::format::{Index, TrainState};
+use super::reader::{Checkpoint, parse_dtype};
+use super::region::Rect;
+use super::shard_file::recover;
 use super::{CheckpointError, TRACKER, iteration_folder, iteration_of};
 use crate::train::engine::Engine;
 use lightning_core::device::Device;
 use lightning_core::element::Element;
 use lightning_core::optim::StateSlot;
-use safetensors::{Dtype, SafeTensors};
-use std::collections::BTreeMap;
-use std::fs::{self, File};
+use safetensors::Dtype;
+use std::fs;
 use std::path::{Path, PathBuf};
-use twox_hash::XxHash3_64;
 
 /// What to take from a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,7 @@ pub fn resolve(path: &Path, step: Option<u64>) -> Result<PathBuf, CheckpointErro
         missing,
     };
     if iteration_of(path).is_some() {
+        recover(path)?;
         return if path.is_dir() {
             Ok(path.to_path_buf())
         } else {
@@ -47,6 +49,7 @@ pub fn resolve(path: &Path, step: Option<u64>) -> Result<PathBuf, CheckpointErro
         }
     };
     let folder = iteration_folder(path, iteration);
+    recover(&folder)?;
     if folder.is_dir() {
         Ok(folder)
     } else {
@@ -54,12 +57,14 @@ pub fn resolve(path: &Path, step: Option<u64>) -> Result<PathBuf, CheckpointErro
     }
 }
 
-fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, CheckpointError> {
+pub(super) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, CheckpointError> {
     let text = fs::read_to_string(path).map_err(|e| CheckpointError::io("read", path, e))?;
     serde_json::from_str(&text).map_err(|e| CheckpointError::damaged(path, e.to_string()))
 }
 
-/// Loads a checkpoint folder into the engine, after comparing it with the model and verifying every checksum.
+/// Loads a checkpoint folder into the engine, after comparing it with the model and verifying every checksum. When the
+/// optimizer is asked for and the checkpoint was saved without one, only weights and counters are taken and that is said
+/// on standard error (pitfall B77).
 ///
 /// # Errors
 /// Missing or damaged files, another model, weights that are not finite. The engine may hold some of the new weights
@@ -69,31 +74,38 @@ pub fn load(
     folder: &Path,
     options: LoadOptions,
 ) -> Result<TrainState, CheckpointError> {
-    let index_path = folder.join("index.json");
-    if !index_path.exists() {
-        let missing = "index.json is missing".to_string();
-        return Err(CheckpointError::NotACheckpoint {
-            path: folder.to_path_buf(),
-            missing,
-        });
+    load_from(engine, folder, options, false)
+}
+
+/// As [`load`], but a checkpoint without the optimizer that is asked for is refused.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_strict(
+    engine: &mut Engine,
+    folder: &Path,
+    options: LoadOptions,
+) -> Result<TrainState, CheckpointError> {
+    load_from(engine, folder, options, true)
+}
+
+fn load_from(
+    engine: &mut Engine,
+    folder: &Path,
+    options: LoadOptions,
+    strict: bool,
+) -> Result<TrainState, CheckpointError> {
+    let sections: &[&str] = if options.optimizer { &[] } else { &["model"] };
+    let checkpoint = Checkpoint::open(folder, sections)?;
+    let mut state: TrainState = read_json(&folder.join("train_state.json"))?;
+    let saved_without = !checkpoint.index.tensors.keys().any(|k| k.starts_with("optim."));
+    let fresh = options.optimizer && !strict && saved_without;
+    if fresh {
+        eprintln!("{} was saved without its optimizer; the optimizer starts fresh", folder.display());
+        state.optimizer_steps = 0;
     }
-    let index: Index = read_json(&index_path)?;
-    if index.format != FORMAT || index.version > VERSION {
-        let problem = format!(
-            "format {} version {}, this program reads {FORMAT} up to version {VERSION}; use a newer program",
-            index.format, index.version
-        );
-        return Err(CheckpointError::damaged(&index_path, problem));
-    }
-    let state: TrainState = read_json(&folder.join("train_state.json"))?;
-    compare(engine, folder, &index, options)?;
-    let shards = open_shards(folder, &index)?;
-    let mut files = BTreeMap::new();
-    for (name, (path, map)) in &shards {
-        let parsed = SafeTensors::deserialize(map)
-            .map_err(|e| CheckpointError::damaged(path, e.to_string()))?;
-        files.insert(name.as_str(), (path.as_path(), parsed));
-    }
+    let wants_optimizer = options.optimizer && !fresh;
+    compare(engine, folder, &checkpoint.index, LoadOptions { optimizer: wants_optimizer })?;
     let parts: Vec<_> = engine
         .model
         .parts()
@@ -102,19 +114,12 @@ pub fn load(
     let model = engine.model.clone();
     let buffers = model.persistent.buffers();
     for (name, tensors) in parts {
-        let values = |section: &str| -> Result<Option<Vec<f64>>, CheckpointError> {
-            let key = format!("{section}/{name}");
-            index
-                .tensors
-                .get(&key)
-                .map(|entry| read_tensor(&key, entry, &files))
-                .transpose()
-        };
+        let values = |section: &str| read_tensor(&checkpoint, &format!("{section}/{name}"));
         let weight = values("model")?.expect("compared above");
         model
             .write_weight(&mut engine.device, tensors, &weight)
             .expect("sizes were compared");
-        let Some(training) = tensors.training.filter(|_| options.optimizer) else {
+        let Some(training) = tensors.training.filter(|_| wants_optimizer) else {
             continue;
         };
         if let Some(master) = values("optim.master")? {
@@ -201,75 +206,21 @@ fn compare(
     })
 }
 
-type Shards = BTreeMap<String, (PathBuf, memmap2::Mmap)>;
-
-fn open_shards(folder: &Path, index: &Index) -> Result<Shards, CheckpointError> {
-    let mut shards = Shards::new();
-    for piece in index.tensors.values().flat_map(|t| &t.pieces) {
-        if shards.contains_key(&piece.file) {
-            continue;
-        }
-        let path = folder.join(&piece.file);
-        let file = File::open(&path).map_err(|e| CheckpointError::io("open", &path, e))?;
-        // SAFETY: the map is read while the file is not written: complete checkpoints are never changed in place. Another
-        // program that truncates the file meanwhile would end this one, as with every reader of mapped weights.
-        let map = unsafe { memmap2::Mmap::map(&file) }
-            .map_err(|e| CheckpointError::io("map", &path, e))?;
-        shards.insert(piece.file.clone(), (path, map));
-    }
-    Ok(shards)
-}
-
-/// A whole tensor from its pieces, as f64 (exact for every type that we store).
-fn read_tensor(
-    name: &str,
-    entry: &TensorEntry,
-    files: &BTreeMap<&str, (&Path, SafeTensors<'_>)>,
-) -> Result<Vec<f64>, CheckpointError> {
-    let [piece] = entry.pieces.as_slice() else {
-        let path = files
-            .values()
-            .next()
-            .map_or(Path::new("index.json"), |(p, _)| p);
-        return Err(CheckpointError::damaged(
-            path,
-            format!("`{name}` has {} pieces", entry.pieces.len()),
-        ));
-    };
-    let (path, file) = &files[piece.file.as_str()];
-    let view = file
-        .tensor(&piece.key)
-        .map_err(|_| CheckpointError::damaged(path, format!("`{}` is missing", piece.key)))?;
-    if view.shape() != entry.shape.as_slice() || format!("{:?}", view.dtype()) != entry.dtype {
-        let found = format!(
-            "`{name}` is {:?} {:?}, the index says {} {:?}",
-            view.dtype(),
-            view.shape(),
-            entry.dtype,
-            entry.shape
-        );
-        return Err(CheckpointError::damaged(path, found));
-    }
-    let found = format!("{:016x}", XxHash3_64::oneshot(view.data()));
-    if found != piece.xxh3 {
-        let problem = format!(
-            "checksum of `{name}` is {found}, the index says {}",
-            piece.xxh3
-        );
-        return Err(CheckpointError::damaged(path, problem));
-    }
-    let values = decode(view.dtype(), view.data()).ok_or_else(|| {
-        CheckpointError::damaged(path, format!("`{name}` has type {:?}", view.dtype()))
-    })?;
+/// A whole tensor, as f64 (exact for every type that we store).
+fn read_tensor(checkpoint: &Checkpoint, name: &str) -> Result<Option<Vec<f64>>, CheckpointError> {
+    let Some(entry) = checkpoint.entry(name) else { return Ok(None) };
+    let dtype = parse_dtype(&entry.dtype).expect("checked when opened");
+    let whole = Rect::whole(&entry.shape);
+    let mut bytes = vec![0; whole.len() * dtype.bitsize() / 8];
+    checkpoint.read(name, &[whole], &mut bytes)?;
+    let path = entry.pieces.first().map_or(checkpoint.folder.join("index.json"), |p| checkpoint.folder.join(&p.file));
+    let values = decode(dtype, &bytes)
+        .ok_or_else(|| CheckpointError::damaged(&path, format!("`{name}` has type {dtype}")))?;
     let count = values.iter().filter(|v| !v.is_finite()).count();
     if count > 0 {
-        return Err(CheckpointError::NotFinite {
-            path: path.to_path_buf(),
-            tensor: name.to_string(),
-            count,
-        });
+        return Err(CheckpointError::NotFinite { path, tensor: name.to_string(), count });
     }
-    Ok(values)
+    Ok(Some(values))
 }
 
 /// Little-endian floating-point bytes as f64; `None` for other types.

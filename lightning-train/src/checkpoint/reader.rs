@@ -7,6 +7,7 @@ use crate::hf::header::{self, HeaderEntry};
 use safetensors::Dtype;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
+use std::hash::Hasher;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_64;
@@ -188,7 +189,7 @@ impl Checkpoint {
                     low = high;
                 }
             }
-            compare_checksum(&shard.path, name, &piece.xxh3, std::hash::Hasher::finish(&hasher))?;
+            compare_checksum(&shard.path, name, &piece.xxh3, hasher.finish())?;
         }
         assert_eq!(copied, inside, "pieces cover a checked tensor");
         Ok(())
@@ -290,7 +291,7 @@ impl PieceStream<'_> {
         self.position = high;
         if high == self.shape.iter().product::<usize>() {
             for cursor in &self.cursors {
-                let found = std::hash::Hasher::finish(&cursor.hasher);
+                let found = cursor.hasher.finish();
                 compare_checksum(&cursor.shard.path, &self.name, &cursor.expected, found)?;
             }
         }

@@ -1,41 +1,173 @@
-//! Writing.
+//! Writing: pieces in memory become shards of a draft folder, which gets its name when it is complete.
 
 use super::format::{FORMAT, Index, Piece, TensorEntry, TrainState, VERSION};
+use super::region::Region;
+use super::shard_file::{ShardWriter, move_into_place, recover, replace_file, sync_folder, write_file};
 use super::{CheckpointError, TRACKER, iteration_folder, iteration_of};
 use crate::hf::config_json;
 use crate::train::engine::Engine;
 use lightning_core::device::Device;
 use lightning_core::tensor::{DType, Tensor};
 use safetensors::Dtype;
-use safetensors::tensor::View;
-use std::borrow::Cow;
-use std::fs::{self, File};
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
-use twox_hash::XxHash3_64;
 
-/// A tensor on its way into a shard.
-struct Stored {
-    name: String,
-    key: String,
-    dtype: Dtype,
-    shape: Vec<usize>,
-    bytes: Vec<u8>,
+/// A part of a tensor with its bytes, copied from the device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldPiece {
+    /// `SECTION/NAME`.
+    pub name: String,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Shape of the global tensor.
+    pub shape: Vec<usize>,
+    /// Which part.
+    pub region: Region,
+    /// Its elements, row by row, little endian.
+    pub bytes: Vec<u8>,
 }
 
-impl View for &Stored {
-    fn dtype(&self) -> Dtype {
-        self.dtype
+/// Everything that a checkpoint will hold, at one moment of a run: the run may go on while it is written.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Counters.
+    pub state: TrainState,
+    /// Text of `run_config.toml`.
+    pub run_config: String,
+    /// Text of `config.json`.
+    pub model_config: String,
+    /// The pieces of every writer.
+    pub writers: Vec<Vec<HeldPiece>>,
+}
+
+impl Snapshot {
+    /// Copies the engine's weights and, if it has one and `optimizer` is set, its optimizer.
+    pub fn take(engine: &Engine, state: &TrainState, run_config: &str, optimizer: bool) -> Self {
+        Self {
+            state: state.clone(),
+            run_config: run_config.into(),
+            model_config: config_json::to_text(&engine.model.spec.config),
+            writers: vec![collect(engine, optimizer)],
+        }
     }
-    fn shape(&self) -> &[usize] {
-        &self.shape
+
+    /// Bytes of host memory that the pieces take.
+    pub fn bytes(&self) -> usize {
+        self.writers.iter().flatten().map(|p| p.bytes.len()).sum()
     }
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(&self.bytes)
+
+    /// Writes the checkpoint under `folder` and then the tracker file. Returns the checkpoint's folder.
+    ///
+    /// # Errors
+    /// What the system refuses; nothing that looks complete is left behind, and older checkpoints stay.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf, CheckpointError> {
+        let iteration = self.state.iteration;
+        let target = iteration_folder(folder, iteration);
+        fs::create_dir_all(folder).map_err(|e| CheckpointError::io("create", folder, e))?;
+        remove_stale_drafts(folder);
+        recover(&target)?;
+        let draft = folder.join(format!(".iter_{iteration:07}.{}", std::process::id()));
+        let _ = fs::remove_dir_all(&draft);
+        let written = self.write_folder(&draft).and_then(|()| move_into_place(&draft, &target));
+        if let Err(error) = written {
+            // The draft is useless; the error that matters is the first one.
+            let _ = fs::remove_dir_all(&draft);
+            return Err(error);
+        }
+        replace_file(&folder.join(TRACKER), iteration.to_string().as_bytes())?;
+        Ok(target)
     }
-    fn data_len(&self) -> usize {
-        self.bytes.len()
+
+    fn write_folder(&self, folder: &Path) -> Result<(), CheckpointError> {
+        fs::create_dir_all(folder).map_err(|e| CheckpointError::io("create", folder, e))?;
+        let mut tensors = BTreeMap::new();
+        for (rank, pieces) in self.writers.iter().enumerate() {
+            merge(&mut tensors, write_shard(folder, rank, self.writers.len(), pieces)?);
+        }
+        write_index(folder, tensors)?;
+        let json = serde_json::to_string_pretty(&self.state).expect("plain data becomes JSON") + "\n";
+        write_file(&folder.join("train_state.json"), json.as_bytes())?;
+        // Every random number is a function of seed, step and purpose; there is no generator state beside these.
+        let rng = serde_json::json!({
+            "generator": "philox4x32-10", "seed": self.state.seed, "step": self.state.iteration,
+        });
+        write_file(&folder.join("rng.json"), format!("{rng:#}\n").as_bytes())?;
+        write_file(&folder.join("run_config.toml"), self.run_config.as_bytes())?;
+        write_file(&folder.join("config.json"), self.model_config.as_bytes())?;
+        sync_folder(folder)
     }
+}
+
+/// Name of a writer's shard.
+pub fn shard_name(rank: usize, writers: usize) -> String {
+    format!("shard-{rank:05}-of-{writers:05}.safetensors")
+}
+
+/// Writes the shard of one writer. Returns its share of the index.
+///
+/// # Errors
+/// What the system refuses.
+pub fn write_shard(
+    folder: &Path,
+    rank: usize,
+    writers: usize,
+    pieces: &[HeldPiece],
+) -> Result<BTreeMap<String, TensorEntry>, CheckpointError> {
+    let file = shard_name(rank, writers);
+    let mut order: Vec<&HeldPiece> = pieces.iter().collect();
+    // Wide elements first: every tensor begins at a multiple of its element size.
+    order.sort_by_key(|p| std::cmp::Reverse(p.dtype.bitsize()));
+    let entries: Vec<_> = order
+        .iter()
+        .map(|p| {
+            let shape = match &p.region {
+                Region::Rect(rect) => rect.extent.clone(),
+                Region::Flat { len, .. } => vec![*len],
+            };
+            (p.region.key(&p.name), p.dtype, shape)
+        })
+        .collect();
+    let mut writer = ShardWriter::create(&folder.join(&file), &entries, &[])?;
+    for piece in &order {
+        if !piece.bytes.is_empty() {
+            writer.write(&piece.bytes)?;
+        }
+    }
+    let hashes = writer.finish()?;
+    let mut tensors = BTreeMap::new();
+    for ((piece, (key, _, _)), hash) in order.iter().zip(entries).zip(hashes) {
+        let entry = tensors.entry(piece.name.clone()).or_insert_with(|| TensorEntry {
+            dtype: piece.dtype.to_string(),
+            shape: piece.shape.clone(),
+            source_dtype: None,
+            pieces: Vec::new(),
+        });
+        entry.pieces.push(Piece::new(&piece.region, &file, key, hash));
+    }
+    Ok(tensors)
+}
+
+/// Adds the share of one writer to an index.
+pub fn merge(index: &mut BTreeMap<String, TensorEntry>, share: BTreeMap<String, TensorEntry>) {
+    for (name, entry) in share {
+        match index.get_mut(&name) {
+            Some(known) => known.pieces.extend(entry.pieces),
+            None => {
+                index.insert(name, entry);
+            }
+        }
+    }
+}
+
+/// Writes `index.json`.
+///
+/// # Errors
+/// What the system refuses.
+pub fn write_index(folder: &Path, tensors: BTreeMap<String, TensorEntry>) -> Result<(), CheckpointError> {
+    let index = Index { format: FORMAT.into(), version: VERSION, tensors };
+    let text = serde_json::to_string(&index).expect("plain data becomes JSON") + "\n";
+    write_file(&folder.join("index.json"), text.as_bytes())
 }
 
 fn file_dtype(dtype: DType) -> Dtype {
@@ -58,110 +190,22 @@ pub fn save(
     run_config: &str,
     optimizer: bool,
 ) -> Result<PathBuf, CheckpointError> {
-    let target = iteration_folder(folder, state.iteration);
-    fs::create_dir_all(folder).map_err(|e| CheckpointError::io("create", folder, e))?;
-    let draft = folder.join(format!(
-        ".iter_{:07}.{}",
-        state.iteration,
-        std::process::id()
-    ));
-    let _ = fs::remove_dir_all(&draft);
-    let written = write_folder(engine, &draft, state, run_config, optimizer).and_then(|()| {
-        if target.exists() {
-            fs::remove_dir_all(&target).map_err(|e| CheckpointError::io("replace", &target, e))?;
-        }
-        fs::rename(&draft, &target).map_err(|e| CheckpointError::io("rename", &draft, e))?;
-        sync_folder(folder)
-    });
-    if let Err(error) = written {
-        // The draft is useless; the error that matters is the first one.
-        let _ = fs::remove_dir_all(&draft);
-        return Err(error);
-    }
-    let tracker = folder.join(TRACKER);
-    let draft = folder.join(format!(".{TRACKER}.{}", std::process::id()));
-    write_file(&draft, state.iteration.to_string().as_bytes())?;
-    fs::rename(&draft, &tracker).map_err(|e| CheckpointError::io("rename", &draft, e))?;
-    sync_folder(folder)?;
-    Ok(target)
-}
-
-fn write_folder(
-    engine: &Engine,
-    folder: &Path,
-    state: &TrainState,
-    run_config: &str,
-    optimizer: bool,
-) -> Result<(), CheckpointError> {
-    fs::create_dir_all(folder).map_err(|e| CheckpointError::io("create", folder, e))?;
-    let stored = collect(engine, optimizer);
-    let file = "shard-00000-of-00001.safetensors".to_string();
-    let path = folder.join(&file);
-    let entries = stored.iter().map(|s| (s.key.as_str(), s));
-    safetensors::serialize_to_file(entries, None, &path).map_err(|e| match e {
-        safetensors::SafeTensorError::IoError(e) => CheckpointError::io("write", &path, e),
-        other => CheckpointError::damaged(&path, format!("cannot be written: {other}")),
-    })?;
-    File::open(&path)
-        .and_then(|f| f.sync_all())
-        .map_err(|e| CheckpointError::io("flush", &path, e))?;
-    let tensors = stored.iter().map(|s| {
-        let piece = Piece {
-            offsets: vec![0; s.shape.len()],
-            extent: s.shape.clone(),
-            file: file.clone(),
-            key: s.key.clone(),
-            xxh3: format!("{:016x}", XxHash3_64::oneshot(&s.bytes)),
-        };
-        let dtype = format!("{:?}", s.dtype);
-        (
-            s.name.clone(),
-            TensorEntry {
-                dtype,
-                shape: s.shape.clone(),
-                pieces: vec![piece],
-            },
-        )
-    });
-    let index = Index {
-        format: FORMAT.into(),
-        version: VERSION,
-        tensors: tensors.collect(),
-    };
-    let json = |value: serde_json::Result<String>| value.expect("plain data becomes JSON") + "\n";
-    write_file(
-        &folder.join("index.json"),
-        json(serde_json::to_string(&index)).as_bytes(),
-    )?;
-    write_file(
-        &folder.join("train_state.json"),
-        json(serde_json::to_string_pretty(state)).as_bytes(),
-    )?;
-    write_file(&folder.join("run_config.toml"), run_config.as_bytes())?;
-    let config = config_json::to_text(&engine.model.spec.config);
-    write_file(&folder.join("config.json"), config.as_bytes())?;
-    sync_folder(folder)
+    Snapshot::take(engine, state, run_config, optimizer).write(folder)
 }
 
 /// Every tensor of the checkpoint as bytes.
-fn collect(engine: &Engine, optimizer: bool) -> Vec<Stored> {
+fn collect(engine: &Engine, optimizer: bool) -> Vec<HeldPiece> {
     let buffers = engine.model.persistent.buffers();
-    let mut stored = Vec::new();
+    let mut pieces = Vec::new();
     for (part, _, tensors) in engine.model.parts() {
         let mut add = |section: &str, tensor: Tensor| {
             let mut bytes = vec![0; tensor.bytes()];
-            engine
-                .device
-                .read(buffers, tensor, &mut bytes)
-                .expect("parameters can be read");
-            let name = format!("{section}/{}", part.name);
-            let zeros = vec!["0"; part.shape.len()].join("_");
-            let key = format!("{name}@{zeros}");
-            stored.push(Stored {
-                name,
-                key,
+            engine.device.read(buffers, tensor, &mut bytes).expect("parameters can be read");
+            pieces.push(HeldPiece {
+                name: format!("{section}/{}", part.name),
                 dtype: file_dtype(tensor.dtype),
                 shape: part.shape.clone(),
+                region: Region::whole(&part.shape),
                 bytes,
             });
         };
@@ -176,22 +220,26 @@ fn collect(engine: &Engine, optimizer: bool) -> Vec<Stored> {
             }
         }
     }
-    stored
+    pieces
 }
 
-fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
-    let write = || {
-        let mut file = File::create(path)?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    };
-    write().map_err(|e| CheckpointError::io("write", path, e))
-}
-
-fn sync_folder(folder: &Path) -> Result<(), CheckpointError> {
-    File::open(folder)
-        .and_then(|f| f.sync_all())
-        .map_err(|e| CheckpointError::io("flush", folder, e))
+/// Removes drafts of programs that ended before they were done.
+fn remove_stale_drafts(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(process) = name
+            .to_str()
+            .and_then(|n| n.strip_prefix(".iter_"))
+            .and_then(|n| n.split_once('.'))
+            .and_then(|(_, process)| process.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        if process != std::process::id() && !Path::new(&format!("/proc/{process}")).exists() {
+            // What cannot be removed only takes space.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// Removes checkpoints older than the newest `keep`, except multiples of `every`. Returns what was removed.

@@ -4,6 +4,7 @@ use super::CheckpointError;
 use crate::hf::header;
 use safetensors::Dtype;
 use std::fs::{self, File};
+use std::hash::Hasher;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_64;
@@ -66,7 +67,7 @@ impl ShardWriter {
     fn skip_complete(&mut self) {
         while self.current < self.lengths.len() && self.missing == 0 {
             let hasher = std::mem::take(&mut self.hasher);
-            self.hashes.push(std::hash::Hasher::finish(&hasher));
+            self.hashes.push(hasher.finish());
             self.current += 1;
             self.missing = self.lengths.get(self.current).copied().unwrap_or(0);
         }

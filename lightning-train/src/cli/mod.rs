@@ -15,6 +15,12 @@ use argh::FromArgs;
 
 use crate::config::error::ConfigError;
 use crate::config::nearest::nearest;
+use crate::convert::{
+    EXPORT_FLAGS, ExportArgs, IMPORT_FLAGS, ImportArgs, ROUNDTRIP_FLAGS, RoundtripArgs,
+};
+use crate::verify::{
+    VERIFY_CHECKPOINT_FLAGS, VERIFY_SAME_FLAGS, VerifyCheckpointArgs, VerifySameArgs,
+};
 use argv::{Flag, Normalised, normalise};
 pub use exit::{Exit, Failure};
 use help::VerbHelp;
@@ -30,6 +36,16 @@ pub struct Actions {
     pub verify_parity: Option<fn(VerifyParityArgs) -> Result<(), Failure>>,
     /// `bench step`.
     pub bench_step: Option<fn(BenchStepArgs) -> Result<(), Failure>>,
+    /// `import`.
+    pub import: Option<fn(ImportArgs) -> Result<(), Failure>>,
+    /// `export`.
+    pub export: Option<fn(ExportArgs) -> Result<(), Failure>>,
+    /// `roundtrip`.
+    pub roundtrip: Option<fn(RoundtripArgs) -> Result<(), Failure>>,
+    /// `verify checkpoint`.
+    pub verify_checkpoint: Option<fn(VerifyCheckpointArgs) -> Result<(), Failure>>,
+    /// `verify same`.
+    pub verify_same: Option<fn(VerifySameArgs) -> Result<(), Failure>>,
 }
 
 /// The surroundings of the program.
@@ -75,6 +91,36 @@ fn verb_list(actions: &Actions) -> Vec<VerbHelp> {
             about: "short for train --mode lora",
         },
     ];
+    let conversions = [
+        (
+            actions.import.is_some(),
+            "import",
+            "read a Hugging Face checkpoint",
+        ),
+        (
+            actions.export.is_some(),
+            "export",
+            "write a Hugging Face checkpoint",
+        ),
+        (
+            actions.roundtrip.is_some(),
+            "roundtrip",
+            "import, export and compare every bit",
+        ),
+        (
+            actions.verify_checkpoint.is_some(),
+            "verify checkpoint",
+            "check that a checkpoint is complete and sound",
+        ),
+        (
+            actions.verify_same.is_some(),
+            "verify same",
+            "compare two checkpoints tensor by tensor",
+        ),
+    ];
+    for (_, words, about) in conversions.into_iter().filter(|(known, _, _)| *known) {
+        verbs.push(VerbHelp { words, about });
+    }
     if actions.verify_parity.is_some() {
         verbs.push(VerbHelp {
             words: "verify parity",
@@ -112,7 +158,58 @@ fn dispatch(words: &[String], actions: &Actions, process: &mut Process<'_>) -> R
         _ => {}
     }
     let second = words.get(1).map(String::as_str).unwrap_or("");
+    match (first, actions) {
+        (
+            "import",
+            Actions {
+                import: Some(act), ..
+            },
+        ) => return one_word(first, &words[1..], IMPORT_FLAGS, process, *act),
+        (
+            "export",
+            Actions {
+                export: Some(act), ..
+            },
+        ) => return one_word(first, &words[1..], EXPORT_FLAGS, process, *act),
+        (
+            "roundtrip",
+            Actions {
+                roundtrip: Some(act),
+                ..
+            },
+        ) => return one_word(first, &words[1..], ROUNDTRIP_FLAGS, process, *act),
+        _ => {}
+    }
     match (first, second, actions) {
+        (
+            "verify",
+            "checkpoint",
+            Actions {
+                verify_checkpoint: Some(act),
+                ..
+            },
+        ) => {
+            let words = name_positionals(words, &["--checkpoint-path"]);
+            two_words(
+                first,
+                second,
+                &words,
+                VERIFY_CHECKPOINT_FLAGS,
+                process,
+                *act,
+            )
+        }
+        (
+            "verify",
+            "same",
+            Actions {
+                verify_same: Some(act),
+                ..
+            },
+        ) => {
+            let words = name_positionals(words, &["--a", "--b"]);
+            two_words(first, second, &words, VERIFY_SAME_FLAGS, process, *act)
+        }
         (
             "verify",
             "parity",
@@ -159,6 +256,38 @@ fn unknown_verb(first: &str, second: &str, verbs: &[VerbHelp]) -> ConfigError {
         },
         name,
         hint: "`lightning-train --help` lists all".into(),
+    }
+}
+
+/// The words of a two-word verb with names in front of its leading plain words (`verify same A B`).
+fn name_positionals(words: &[String], names: &[&str]) -> Vec<String> {
+    let mut named: Vec<String> = words.iter().take(2).cloned().collect();
+    let mut names = names.iter();
+    let mut rest = words.iter().skip(2).peekable();
+    while let Some(word) = rest.next_if(|w| !w.starts_with('-')) {
+        named.extend(names.next().map(|name| name.to_string()));
+        named.push(word.clone());
+    }
+    named.extend(rest.cloned());
+    named
+}
+
+/// A verb of one word, without overrides.
+fn one_word<A: FromArgs>(
+    verb: &str,
+    words: &[String],
+    flags: &[Flag],
+    process: &mut Process<'_>,
+    act: fn(A) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let line = normalise(words, flags)?;
+    if let Some(text) = line.overrides.first() {
+        let message = format!("`{text}`: {verb} takes no overrides; see {verb} --help");
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    match parse(&["lightning-train", verb], &line)? {
+        Parsed::Help(text) => print(process, &(text + "\n" + exit::EXIT_CODES)),
+        Parsed::Args(args) => act(args),
     }
 }
 

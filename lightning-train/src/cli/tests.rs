@@ -52,6 +52,7 @@ fn full() -> Actions {
                 format!("{} {}", args.config, args.steps),
             ))
         }),
+        ..Actions::default()
     }
 }
 

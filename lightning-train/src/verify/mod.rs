@@ -1,5 +1,9 @@
 //! Checks of the verb `verify`.
 
+mod checkpoint;
 mod parity;
+pub mod same;
 
+pub use checkpoint::{VERIFY_CHECKPOINT_FLAGS, VerifyCheckpointArgs, checkpoint, examine};
 pub use parity::parity;
+pub use same::{VERIFY_SAME_FLAGS, VerifySameArgs, same};

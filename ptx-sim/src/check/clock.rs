@@ -19,10 +19,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn at(entities: usize, start: u32) -> Clock {
-        Clock {
-            own: vec![start; entities],
-            foreign: None,
-        }
+        Clock { own: vec![start; entities], foreign: None }
     }
 
     #[inline]
@@ -50,11 +47,7 @@ impl Clock {
                 .entry(*unit)
                 .and_modify(|c| {
                     if !Arc::ptr_eq(c, clocks) {
-                        *c = c
-                            .iter()
-                            .zip(clocks.iter())
-                            .map(|(a, b)| *a.max(b))
-                            .collect();
+                        *c = c.iter().zip(clocks.iter()).map(|(a, b)| *a.max(b)).collect();
                     }
                 })
                 .or_insert_with(|| clocks.clone());
@@ -72,10 +65,7 @@ pub(crate) struct SyncObject {
 impl SyncObject {
     /// Adds what a unit knows: its own warps (relative clocks) and its foreign knowledge.
     pub(crate) fn release(&mut self, unit: u32, own: Arc<[u32]>, foreign: Option<&Arc<Foreign>>) {
-        let mut c = Clock {
-            own: Vec::new(),
-            foreign: self.clocks.take(),
-        };
+        let mut c = Clock { own: Vec::new(), foreign: self.clocks.take() };
         if let Some(f) = foreign {
             c.join_foreign(f);
         }

@@ -106,13 +106,7 @@ pub struct Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let p = &self.place;
-        write!(
-            f,
-            "{}: {} [kernel {}",
-            self.kind.name(),
-            self.message,
-            p.kernel
-        )?;
+        write!(f, "{}: {} [kernel {}", self.kind.name(), self.message, p.kernel)?;
         if p.ptx_line > 0 {
             write!(f, ", PTX line {}", p.ptx_line)?;
         }
@@ -143,24 +137,13 @@ impl Fault {
 
     /// A fault of one finding that is not tied to an instruction.
     pub fn launch(kind: FaultKind, kernel: &str, message: String) -> Fault {
-        let place = Place {
-            kernel: kernel.to_string(),
-            ..Place::default()
-        };
-        Fault {
-            reports: vec![Report {
-                kind,
-                place,
-                message,
-            }],
-        }
+        let place = Place { kernel: kernel.to_string(), ..Place::default() };
+        Fault { reports: vec![Report { kind, place, message }] }
     }
 
     /// Class of the first finding.
     pub fn kind(&self) -> FaultKind {
-        self.reports
-            .first()
-            .map_or(FaultKind::IllegalInstruction, |r| r.kind)
+        self.reports.first().map_or(FaultKind::IllegalInstruction, |r| r.kind)
     }
 
     /// Whether any finding is of this class.

@@ -37,12 +37,7 @@ pub(crate) struct GlobalConflict {
 
 fn pack(w: &GlobalWho<'_>, mask: u64) -> u64 {
     let clock = w.clock.min(0xffff) as u64;
-    w.launch << 54
-        | (w.unit as u64) << 30
-        | (w.entity as u64) << 21
-        | clock << 5
-        | (w.strong as u64) << 4
-        | mask
+    w.launch << 54 | (w.unit as u64) << 30 | (w.entity as u64) << 21 | clock << 5 | (w.strong as u64) << 4 | mask
 }
 
 struct Cell(u64);
@@ -71,10 +66,7 @@ impl Cell {
     fn before(&self, w: &GlobalWho<'_>) -> bool {
         if self.unit() == w.unit {
             self.entity() == w.entity
-                || w.knows
-                    .own
-                    .get(self.entity())
-                    .is_none_or(|k| k.wrapping_sub(w.start) >= self.clock())
+                || w.knows.own.get(self.entity()).is_none_or(|k| k.wrapping_sub(w.start) >= self.clock())
         } else {
             let known = w.knows.foreign.as_ref().and_then(|f| f.get(&self.unit()));
             known.is_some_and(|c| c.get(self.entity()).is_some_and(|k| *k >= self.clock()))
@@ -101,11 +93,7 @@ pub(crate) fn access(
         shadow.written.store(w.launch, Relaxed);
     }
     let look = write || shadow.written.load(Relaxed) == w.launch;
-    for (i, (writers, readers)) in shadow.writers[cells.clone()]
-        .iter()
-        .zip(&shadow.readers[cells])
-        .enumerate()
-    {
+    for (i, (writers, readers)) in shadow.writers[cells.clone()].iter().zip(&shadow.readers[cells]).enumerate() {
         let base = (off / 16 + i) * 16;
         let (lo, hi) = (off.max(base) - base, end.min(base + 16) - base);
         // Words that are touched, and those that are touched whole.
@@ -124,13 +112,7 @@ pub(crate) fn access(
             let mine = current && old.0 >> 21 == me >> 21;
             // A plain read beside atomics is how compare-and-swap loops begin; words do not tear.
             let benign = old.strong() && (w.strong || !write);
-            if current
-                && !mine
-                && old.mask() & bytes != 0
-                && !benign
-                && found.is_none()
-                && !old.before(w)
-            {
+            if current && !mine && old.mask() & bytes != 0 && !benign && found.is_none() && !old.before(w) {
                 found = Some(conflict(&old, true, base + 4 * k, off));
             }
             if write {
@@ -144,11 +126,7 @@ pub(crate) fn access(
         if write {
             for r in readers {
                 let old = Cell(r.load(Relaxed));
-                if old.launch() == w.launch
-                    && old.mask() & words != 0
-                    && !w.strong
-                    && found.is_none()
-                    && !old.before(w)
+                if old.launch() == w.launch && old.mask() & words != 0 && !w.strong && found.is_none() && !old.before(w)
                 {
                     found = Some(conflict(&old, false, base, off));
                 }
@@ -160,11 +138,7 @@ pub(crate) fn access(
                 fresh += hi - lo;
                 readers[0].store(me | whole, Relaxed);
             } else if old.unit() == w.unit {
-                let kept = if old.entity() == w.entity {
-                    old.mask()
-                } else {
-                    0
-                };
+                let kept = if old.entity() == w.entity { old.mask() } else { 0 };
                 fresh += 4 * (whole & !old.mask()).count_ones() as usize;
                 readers[0].store(me | kept | whole, Relaxed);
             } else {
@@ -178,19 +152,10 @@ pub(crate) fn access(
 /// Bits `from..to`.
 #[inline(always)]
 fn word_mask(from: usize, to: usize) -> u64 {
-    if from >= to {
-        0
-    } else {
-        ((1u64 << to) - 1) & !((1u64 << from) - 1)
-    }
+    if from >= to { 0 } else { ((1u64 << to) - 1) & !((1u64 << from) - 1) }
 }
 
 #[cold]
 fn conflict(old: &Cell, was_write: bool, at: usize, off: usize) -> GlobalConflict {
-    GlobalConflict {
-        unit: old.unit(),
-        entity: old.entity(),
-        was_write,
-        at: at.saturating_sub(off),
-    }
+    GlobalConflict { unit: old.unit(), entity: old.entity(), was_write, at: at.saturating_sub(off) }
 }

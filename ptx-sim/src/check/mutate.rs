@@ -49,11 +49,7 @@ impl Site {
     pub fn apply(&self, ptx: &str) -> String {
         let mut out = String::with_capacity(ptx.len() + 16);
         for (i, l) in ptx.lines().enumerate() {
-            out += if i as u32 + 1 == self.line {
-                &self.replacement
-            } else {
-                l
-            };
+            out += if i as u32 + 1 == self.line { &self.replacement } else { l };
             out.push('\n');
         }
         out
@@ -86,12 +82,7 @@ pub fn sites(ptx: &str) -> Result<Vec<Site>, LoadError> {
             continue;
         }
         let mut add = |kind: MutationKind, replacement: String| {
-            out.push(Site {
-                line: i as u32 + 1,
-                kind,
-                original: line.to_string(),
-                replacement,
-            });
+            out.push(Site { line: i as u32 + 1, kind, original: line.to_string(), replacement });
         };
         changes(opcode, body, &guard, &mut add);
     }
@@ -129,10 +120,7 @@ fn changes(opcode: &str, body: &str, guard: &str, add: &mut dyn FnMut(MutationKi
         "wgmma" => {}
         "mbarrier" if has("init") => {
             if let Some((v, range)) = last_integer(body) {
-                add(
-                    Count,
-                    splice(guard, body, range.clone(), &(v + 1).to_string()),
-                );
+                add(Count, splice(guard, body, range.clone(), &(v + 1).to_string()));
                 if v > 1 {
                     add(Count, splice(guard, body, range, &(v - 1).to_string()));
                 }
@@ -142,14 +130,8 @@ fn changes(opcode: &str, body: &str, guard: &str, add: &mut dyn FnMut(MutationKi
             if has("expect_tx")
                 && let Some((v, range)) = last_integer(body)
             {
-                add(
-                    Count,
-                    splice(guard, body, range.clone(), &(v + 16).to_string()),
-                );
-                add(
-                    Count,
-                    splice(guard, body, range, &(v.saturating_sub(16)).to_string()),
-                );
+                add(Count, splice(guard, body, range.clone(), &(v + 16).to_string()));
+                add(Count, splice(guard, body, range, &(v.saturating_sub(16)).to_string()));
             }
             add(DropArrival, drop());
         }
@@ -165,14 +147,7 @@ fn changes(opcode: &str, body: &str, guard: &str, add: &mut dyn FnMut(MutationKi
             }
         }
         "setp" => {
-            for (a, b) in [
-                ("lt", "le"),
-                ("le", "lt"),
-                ("gt", "ge"),
-                ("ge", "gt"),
-                ("eq", "ne"),
-                ("ne", "eq"),
-            ] {
+            for (a, b) in [("lt", "le"), ("le", "lt"), ("gt", "ge"), ("ge", "gt"), ("eq", "ne"), ("ne", "eq")] {
                 if has(a) {
                     add(Bound, edit(&format!(".{a}."), &format!(".{b}.")));
                     break;
@@ -194,15 +169,7 @@ fn changes(opcode: &str, body: &str, guard: &str, add: &mut dyn FnMut(MutationKi
                     None => (inside, 0),
                 };
                 if base.starts_with('%') {
-                    add(
-                        Offset,
-                        format!(
-                            "\t{guard}{}[{base}+{}]{}",
-                            &body[..a],
-                            off + wide,
-                            &body[b + 1..]
-                        ),
-                    );
+                    add(Offset, format!("\t{guard}{}[{base}+{}]{}", &body[..a], off + wide, &body[b + 1..]));
                 }
             }
         }
@@ -212,22 +179,13 @@ fn changes(opcode: &str, body: &str, guard: &str, add: &mut dyn FnMut(MutationKi
             };
             let wide = mods.iter().any(|m| m.ends_with("64"));
             if wide && mods[0] == "or" && v.count_ones() <= 6 && v >> 32 != 0 {
-                add(
-                    Descriptor,
-                    splice(guard, body, range, &((v ^ 1 << 62) as i64).to_string()),
-                );
+                add(Descriptor, splice(guard, body, range, &((v ^ 1 << 62) as i64).to_string()));
             } else if mods[0] == "xor" && v == 1 {
                 add(Phase, splice(guard, body, range, "0"));
             } else if mods[0] == "add" {
-                add(
-                    Offset,
-                    splice(guard, body, range, &(v as i64 + 16).to_string()),
-                );
+                add(Offset, splice(guard, body, range, &(v as i64 + 16).to_string()));
             } else if matches!(mods[0], "and" | "or" | "xor") && v > 1 {
-                add(
-                    Mask,
-                    splice(guard, body, range, &((v & (v - 1)) as i64).to_string()),
-                );
+                add(Mask, splice(guard, body, range, &((v & (v - 1)) as i64).to_string()));
             } else if matches!(mods[0], "shl" | "shr") && v > 0 {
                 add(Offset, splice(guard, body, range, &(v - 1).to_string()));
             }
@@ -237,11 +195,7 @@ fn changes(opcode: &str, body: &str, guard: &str, add: &mut dyn FnMut(MutationKi
 }
 
 fn splice(guard: &str, body: &str, range: std::ops::Range<usize>, with: &str) -> String {
-    format!(
-        "\t{guard}{}{with}{}",
-        &body[..range.start],
-        &body[range.end..]
-    )
+    format!("\t{guard}{}{with}{}", &body[..range.start], &body[range.end..])
 }
 
 /// The integer that ends a statement, with its place.
@@ -249,10 +203,7 @@ fn last_integer(body: &str) -> Option<(u64, std::ops::Range<usize>)> {
     let end = body.rfind(';')?;
     let start = body[..end].rfind([',', ' ', '\t'])? + 1;
     let word = body[start..end].trim();
-    let v = word
-        .parse::<u64>()
-        .ok()
-        .or_else(|| word.parse::<i64>().ok().map(|v| v as u64))?;
+    let v = word.parse::<u64>().ok().or_else(|| word.parse::<i64>().ok().map(|v| v as u64))?;
     Some((v, start..end))
 }
 
@@ -285,10 +236,7 @@ pub fn sample(all: &[Site], seed: u64, count: usize) -> Vec<Site> {
     let mut kinds: Vec<MutationKind> = all.iter().map(|s| s.kind).collect();
     kinds.sort();
     kinds.dedup();
-    let mut pools: Vec<Vec<&Site>> = kinds
-        .iter()
-        .map(|k| all.iter().filter(|s| s.kind == *k).collect())
-        .collect();
+    let mut pools: Vec<Vec<&Site>> = kinds.iter().map(|k| all.iter().filter(|s| s.kind == *k).collect()).collect();
     let mut out = Vec::new();
     while out.len() < count && pools.iter().any(|p| !p.is_empty()) {
         for p in &mut pools {

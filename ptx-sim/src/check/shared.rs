@@ -48,14 +48,15 @@ pub(crate) struct SharedShadow {
     reads: Vec<Vec<u32>>,
     /// Per warp, the latest clock in `reads`.
     latest: Vec<u32>,
-    /// The same for reads of whole 16-byte chunks by `wgmma`.
+    /// The same for reads of whole 16-byte chunks by the `wgmma` of a warpgroup.
     chunk_reads: Vec<Vec<u32>>,
     latest_chunk: Vec<u32>,
     /// Last read by somebody who is no warp of the block: clock and entity.
     others: Vec<(u32, u16)>,
     init: Vec<u8>,
-    /// Entity of the block's first warp.
+    /// Entity of the block's first warp, and of its first warpgroup.
     first_warp: usize,
+    first_group: usize,
     /// Whether anything has ever been read by others.
     other_reads: bool,
 }
@@ -78,9 +79,7 @@ impl Who<'_> {
             return Some(Conflict::ReadAfterWrite { entity: e, at });
         }
         match self.fenced {
-            Some(f) if !w.asynchronous() && f.own[e] < w.clock() => {
-                Some(Conflict::ProxyFence { entity: e, at })
-            }
+            Some(f) if !w.asynchronous() && f.own[e] < w.clock() => Some(Conflict::ProxyFence { entity: e, at }),
             _ => None,
         }
     }
@@ -109,40 +108,38 @@ impl SharedShadow {
         (writers, uninitialised)
     }
 
-    /// Records reads of 16-byte chunks by a warp of the block.
-    pub(crate) fn read_chunks(&mut self, starts: &[u32], who: &Who<'_>) {
-        let warp = who.entity.wrapping_sub(self.first_warp);
-        if let Some(r) = self.chunk_reads.get_mut(warp) {
-            self.latest_chunk[warp] = self.latest_chunk[warp].max(who.clock);
+    /// Records reads of 16-byte chunks by a warpgroup of the block.
+    pub(crate) fn read_chunks(&mut self, starts: &[u32], group: usize, clock: u32) {
+        if let Some(r) = self.chunk_reads.get_mut(group) {
+            self.latest_chunk[group] = self.latest_chunk[group].max(clock);
             for s in starts {
-                r[*s as usize / 16] = who.clock;
+                r[*s as usize / 16] = clock;
             }
         }
     }
 
     /// Prepares for the next block: nothing is initialised. `start` is later than all clocks used so far.
-    pub(crate) fn reset(&mut self, bytes: usize, warps: usize, first_warp: usize) {
+    pub(crate) fn reset(&mut self, bytes: usize, warps: usize, first_warp: usize, first_group: usize) {
         let g = bytes.div_ceil(4);
         if self.writers.len() != g || self.reads.len() != warps {
             self.writers = vec![Writer::default(); g];
             self.reads = vec![vec![0; g]; warps];
             self.latest = vec![0; warps];
-            self.chunk_reads = vec![vec![0; g / 4 + 1]; warps];
-            self.latest_chunk = vec![0; warps];
+            self.chunk_reads = vec![vec![0; g / 4 + 1]; warps.div_ceil(4)];
+            self.latest_chunk = vec![0; warps.div_ceil(4)];
             self.others = vec![(0, 0); g];
         }
         self.init.clear();
         self.init.resize(g, 0);
         self.first_warp = first_warp;
+        self.first_group = first_group;
         self.other_reads = false;
     }
 
     /// First uninitialised byte of a range.
     pub(crate) fn uninitialised(&self, at: usize, n: usize) -> Option<usize> {
         if at.is_multiple_of(4) && n.is_multiple_of(4) {
-            return (at / 4..(at + n) / 4)
-                .find(|g| self.init[*g] != 0xf)
-                .map(|g| g * 4);
+            return (at / 4..(at + n) / 4).find(|g| self.init[*g] != 0xf).map(|g| g * 4);
         }
         (at..at + n).find(|b| self.init[b / 4] >> (b % 4) & 1 == 0)
     }
@@ -199,19 +196,12 @@ impl SharedShadow {
             let e = w.entity();
             if e != entity {
                 entity = e;
-                known = if e == who.entity {
-                    u32::MAX
-                } else {
-                    who.knows.own[e]
-                };
+                known = if e == who.entity { u32::MAX } else { who.knows.own[e] };
             }
             // Stores of one value by several warps are ordered well enough for each other.
             let repeated = same && !w.asynchronous();
             if known < w.clock() && !repeated && found.is_none() {
-                found = Some(Conflict::WriteAfterWrite {
-                    entity: e,
-                    at: (range.start + i) * 4,
-                });
+                found = Some(Conflict::WriteAfterWrite { entity: e, at: (range.start + i) * 4 });
             }
             *w = new;
         }
@@ -221,35 +211,27 @@ impl SharedShadow {
                 continue;
             }
             let known = who.knows.own[e];
-            if known < self.latest_chunk[i]
-                && let Some(k) = self.chunk_reads[i][at / 16..(at + n).div_ceil(16)]
-                    .iter()
-                    .position(|c| *c > known)
-            {
-                found = found.or(Some(Conflict::WriteAfterRead {
-                    entity: e,
-                    at: (at / 16 + k) * 16,
-                }));
-            }
             if known >= self.latest[i] {
                 continue;
             }
             if let Some(k) = r[range.clone()].iter().position(|c| *c > known) {
-                found = found.or(Some(Conflict::WriteAfterRead {
-                    entity: e,
-                    at: (range.start + k) * 4,
-                }));
+                found = found.or(Some(Conflict::WriteAfterRead { entity: e, at: (range.start + k) * 4 }));
+            }
+        }
+        for (i, r) in self.chunk_reads.iter().enumerate() {
+            let known = who.knows.own[self.first_group + i];
+            if known < self.latest_chunk[i]
+                && let Some(k) = r[at / 16..(at + n).div_ceil(16)].iter().position(|c| *c > known)
+            {
+                found =
+                    found.or(Some(Conflict::WriteAfterRead { entity: self.first_group + i, at: (at / 16 + k) * 16 }));
             }
         }
         if self.other_reads {
             for g in range.clone() {
                 let (c, e) = self.others[g];
-                if e as usize != who.entity && who.knows.own.get(e as usize).is_some_and(|k| *k < c)
-                {
-                    found = found.or(Some(Conflict::WriteAfterRead {
-                        entity: e as usize,
-                        at: g * 4,
-                    }));
+                if e as usize != who.entity && who.knows.own.get(e as usize).is_some_and(|k| *k < c) {
+                    found = found.or(Some(Conflict::WriteAfterRead { entity: e as usize, at: g * 4 }));
                 }
             }
         }

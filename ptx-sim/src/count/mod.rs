@@ -218,10 +218,7 @@ impl Counts {
         for (i, name) in Class::NAMES.iter().enumerate() {
             if self.warp_by_class[i] > 0 {
                 let comma = if first { "" } else { "," };
-                s += &format!(
-                    "{comma}\"{name}\":[{},{}]",
-                    self.warp_by_class[i], self.thread_by_class[i]
-                );
+                s += &format!("{comma}\"{name}\":[{},{}]", self.warp_by_class[i], self.thread_by_class[i]);
                 first = false;
             }
         }

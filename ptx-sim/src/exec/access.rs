@@ -28,16 +28,7 @@ impl<'c> Agent<'c> {
     #[inline]
     pub(crate) fn of(cta: usize, w: &'c Warp, pc: u32) -> Agent<'c> {
         let clock = w.clock();
-        Agent {
-            cta,
-            warp: w.id,
-            pc,
-            entity: w.entity,
-            clock,
-            global: (w.entity, clock),
-            knows: &w.vc,
-            fenced: None,
-        }
+        Agent { cta, warp: w.id, pc, entity: w.entity, clock, global: (w.entity, clock), knows: &w.vc, fenced: None }
     }
 }
 
@@ -49,10 +40,7 @@ impl Unit<'_> {
             if self.ctas[rank].live_warps > 0 {
                 return Ok(());
             }
-            return stop(
-                FaultKind::EarlyExit,
-                format!("shared memory of block rank {rank}, which has exited"),
-            );
+            return stop(FaultKind::EarlyExit, format!("shared memory of block rank {rank}, which has exited"));
         }
         let size = self.env.shared_end - SHARED_START as usize;
         let offset = at as i64 - SHARED_START as i64;
@@ -91,12 +79,7 @@ impl Unit<'_> {
         if !self.ctas[rank].mbarriers.is_empty() {
             self.mbarrier_overlap(a, rank, at, n, "read");
         }
-        let who = Who {
-            entity: a.entity,
-            clock: a.clock,
-            knows: a.knows,
-            fenced: a.fenced,
-        };
+        let who = Who { entity: a.entity, clock: a.clock, knows: a.knows, fenced: a.fenced };
         if let Some(c) = self.ctas[rank].shadow.read(at, n, &who) {
             self.shared_conflict(a, c);
         }
@@ -120,36 +103,18 @@ impl Unit<'_> {
         if !self.ctas[rank].mbarriers.is_empty() {
             self.mbarrier_overlap(a, rank, at, n, "write");
         }
-        let who = Who {
-            entity: a.entity,
-            clock: a.clock,
-            knows: a.knows,
-            fenced: None,
-        };
-        if let Some(c) = self.ctas[rank]
-            .shadow
-            .write(at, n, &who, asynchronous, same)
-        {
+        let who = Who { entity: a.entity, clock: a.clock, knows: a.knows, fenced: None };
+        if let Some(c) = self.ctas[rank].shadow.write(at, n, &who, asynchronous, same) {
             self.shared_conflict(a, c);
         }
     }
 
     fn mbarrier_overlap(&mut self, a: &Agent<'_>, rank: usize, at: usize, n: usize, what: &str) {
-        let hit = self.ctas[rank].mbarrier_at[at / 8..(at + n).div_ceil(8)]
-            .iter()
-            .any(|i| *i != 0);
+        let hit = self.ctas[rank].mbarrier_at[at / 8..(at + n).div_ceil(8)].iter().any(|i| *i != 0);
         if hit {
             let offset = at as i64 - SHARED_START as i64;
-            let message = format!(
-                "{what} of {n} bytes at offset {offset} of shared memory touches a live mbarrier"
-            );
-            self.find(
-                FaultKind::MbarrierMisuse,
-                a.cta,
-                Some(a.warp),
-                Some(a.pc),
-                message,
-            );
+            let message = format!("{what} of {n} bytes at offset {offset} of shared memory touches a live mbarrier");
+            self.find(FaultKind::MbarrierMisuse, a.cta, Some(a.warp), Some(a.pc), message);
         }
     }
 
@@ -157,24 +122,14 @@ impl Unit<'_> {
     fn shared_conflict(&mut self, a: &Agent<'_>, c: Conflict) {
         let me = self.entity_name(a.entity);
         let (kind, what, entity, at) = match c {
-            Conflict::ReadAfterWrite { entity, at } => {
-                (FaultKind::SharedRace, "reads what", entity, at)
+            Conflict::ReadAfterWrite { entity, at } => (FaultKind::SharedRace, "reads what", entity, at),
+            Conflict::WriteAfterWrite { entity, at } => (FaultKind::SharedRace, "overwrites what", entity, at),
+            Conflict::WriteAfterRead { entity, at } => {
+                (FaultKind::SharedRace, "overwrites what was read by", entity, at)
             }
-            Conflict::WriteAfterWrite { entity, at } => {
-                (FaultKind::SharedRace, "overwrites what", entity, at)
+            Conflict::ProxyFence { entity, at } => {
+                (FaultKind::MissingProxyFence, "reads through the asynchronous proxy what", entity, at)
             }
-            Conflict::WriteAfterRead { entity, at } => (
-                FaultKind::SharedRace,
-                "overwrites what was read by",
-                entity,
-                at,
-            ),
-            Conflict::ProxyFence { entity, at } => (
-                FaultKind::MissingProxyFence,
-                "reads through the asynchronous proxy what",
-                entity,
-                at,
-            ),
         };
         let other = self.entity_name(entity);
         let offset = at as i64 - SHARED_START as i64;
@@ -213,13 +168,7 @@ impl Unit<'_> {
             page.mark_init(off, n);
         } else if !page.is_init(off, n) {
             let message = format!("{n} bytes of global memory at {address:#x} were never written");
-            self.find(
-                FaultKind::Uninitialised,
-                a.cta,
-                Some(a.warp),
-                Some(a.pc),
-                message,
-            );
+            self.find(FaultKind::Uninitialised, a.cta, Some(a.warp), Some(a.pc), message);
         }
         if !self.env.global_races {
             return;
@@ -240,10 +189,7 @@ impl Unit<'_> {
             self.counts.global_unique_read += fresh as u64;
         }
         if let Some(c) = conflict {
-            let (verb, was) = (
-                if write { "writes" } else { "reads" },
-                if c.was_write { "wrote" } else { "read" },
-            );
+            let (verb, was) = (if write { "writes" } else { "reads" }, if c.was_write { "wrote" } else { "read" });
             let other = if c.unit == self.id {
                 self.entity_name(c.entity)
             } else {
@@ -258,13 +204,7 @@ impl Unit<'_> {
             };
             let at = address + c.at as u64;
             let message = format!("{verb} global memory {at:#x}, which {other} {was}, unordered");
-            self.find(
-                FaultKind::GlobalRace,
-                a.cta,
-                Some(a.warp),
-                Some(a.pc),
-                message,
-            );
+            self.find(FaultKind::GlobalRace, a.cta, Some(a.warp), Some(a.pc), message);
         }
     }
 }

@@ -9,21 +9,11 @@ use crate::check::fault::FaultKind;
 use crate::ptx::program::{BarRed, Barrier, Op, ReduxOp, ShflMode, Slot, WarpOp};
 
 impl Unit<'_> {
-    pub(crate) fn barrier(
-        &mut self,
-        c: usize,
-        w: &mut Warp,
-        pc: u32,
-        b: &Barrier,
-        m: u32,
-    ) -> Step<Flow> {
+    pub(crate) fn barrier(&mut self, c: usize, w: &mut Warp, pc: u32, b: &Barrier, m: u32) -> Step<Flow> {
         let first = m.trailing_zeros() as usize;
         let id = w.regs.get(b.id, first) as u32;
         if id > 15 {
-            return stop(
-                FaultKind::BarrierMisuse,
-                format!("barrier {id}; a block has barriers 0 to 15"),
-            );
+            return stop(FaultKind::BarrierMisuse, format!("barrier {id}; a block has barriers 0 to 15"));
         }
         let threads = self.env.threads;
         let all_warps = self.env.warps as u32;
@@ -39,19 +29,12 @@ impl Unit<'_> {
                         ),
                     );
                 }
-                if n / 32 == all_warps {
-                    u32::MAX
-                } else {
-                    n / 32
-                }
+                if n / 32 == all_warps { u32::MAX } else { n / 32 }
             }
         };
         for l in lanes(m) {
             if w.regs.get(b.id, l) as u32 != id {
-                return stop(
-                    FaultKind::BarrierMisuse,
-                    "lanes of a warp name different barriers",
-                );
+                return stop(FaultKind::BarrierMisuse, "lanes of a warp name different barriers");
             }
         }
         let line = self.env.program.insts[pc as usize].line;
@@ -73,10 +56,7 @@ impl Unit<'_> {
             );
         }
         if bar.arrived_only.contains(&w.id) {
-            return stop(
-                FaultKind::BarrierMisuse,
-                format!("the warp arrives at barrier {id} twice in one phase"),
-            );
+            return stop(FaultKind::BarrierMisuse, format!("the warp arrives at barrier {id} twice in one phase"));
         }
         bar.arrived += 1;
         bar.vc.join(&w.vc);
@@ -132,9 +112,7 @@ impl Unit<'_> {
                 match kind {
                     BarRed::Popc => w.regs.put_wide(d, mask, &[bar.count as u64; 32]),
                     BarRed::And => w.regs.put_pred(d, mask, if bar.all { u32::MAX } else { 0 }),
-                    BarRed::Or => w
-                        .regs
-                        .put_pred(d, mask, if bar.any != 0 { u32::MAX } else { 0 }),
+                    BarRed::Or => w.regs.put_pred(d, mask, if bar.any != 0 { u32::MAX } else { 0 }),
                 }
             }
         };
@@ -173,10 +151,7 @@ impl Unit<'_> {
     pub(crate) fn cluster_arrive(&mut self, c: usize, w: &mut Warp, relaxed: bool) -> Step<Flow> {
         let _ = c;
         if w.cluster_arrived {
-            return stop(
-                FaultKind::BarrierMisuse,
-                "the warp arrives at the cluster barrier twice without a wait",
-            );
+            return stop(FaultKind::BarrierMisuse, "the warp arrives at the cluster barrier twice without a wait");
         }
         w.cluster_arrived = true;
         self.cluster.arrived += 1;
@@ -191,9 +166,7 @@ impl Unit<'_> {
     }
 
     fn complete_cluster(&mut self) {
-        if self.cluster.arrived == 0
-            || self.cluster.arrived < self.live_warps + self.cluster.departed
-        {
+        if self.cluster.arrived == 0 || self.cluster.arrived < self.live_warps + self.cluster.departed {
             return;
         }
         self.cluster.arrived = 0;
@@ -216,10 +189,7 @@ impl Unit<'_> {
 
     pub(crate) fn cluster_wait(&mut self, c: usize, w: &mut Warp) -> Step<Flow> {
         if !w.cluster_arrived {
-            return stop(
-                FaultKind::BarrierMisuse,
-                "the warp waits at the cluster barrier without having arrived",
-            );
+            return stop(FaultKind::BarrierMisuse, "the warp waits at the cluster barrier without having arrived");
         }
         if self.cluster.phase > w.cluster_seen {
             w.cluster_seen = self.cluster.phase;
@@ -246,14 +216,7 @@ impl Unit<'_> {
         let pred_all = |on: bool| if on { u32::MAX } else { 0 };
         match op {
             WarpOp::Sync => {}
-            WarpOp::Shfl {
-                mode,
-                d,
-                p,
-                a,
-                b,
-                c,
-            } => shfl(r, m, *mode, (*d, *p), *a, *b, *c),
+            WarpOp::Shfl { mode, d, p, a, b, c } => shfl(r, m, *mode, (*d, *p), *a, *b, *c),
             WarpOp::VoteAll { d, a } => {
                 let v = r.pred(*a) & m;
                 r.put_pred(*d, m, pred_all(v == m));
@@ -274,9 +237,7 @@ impl Unit<'_> {
                 let v = r.wide(*a);
                 let mut out = [0u32; 32];
                 for l in lanes(m) {
-                    out[l] = lanes(m)
-                        .filter(|k| v[*k] == v[l])
-                        .fold(0, |x, k| x | 1 << k);
+                    out[l] = lanes(m).filter(|k| v[*k] == v[l]).fold(0, |x, k| x | 1 << k);
                 }
                 r.put32(*d, m, &out);
             }

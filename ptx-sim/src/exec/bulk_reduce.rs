@@ -12,9 +12,7 @@ fn combine(op: ReduceOp, ty: Ty, a: u64, b: u64) -> Option<u64> {
     use ReduceOp::*;
     let half = |h: Half| match op {
         Add => Some(h.add(a as u16, b as u16, HalfModifiers::default()) as u64),
-        Min | Max => {
-            Some(min_max_half(h, a as u16, b as u16, op == Max, MinMaxModifiers::default()) as u64)
-        }
+        Min | Max => Some(min_max_half(h, a as u16, b as u16, op == Max, MinMaxModifiers::default()) as u64),
         _ => None,
     };
     match ty {
@@ -27,15 +25,8 @@ fn combine(op: ReduceOp, ty: Ty, a: u64, b: u64) -> Option<u64> {
         t if !t.integer() => return None,
         _ => {}
     }
-    let it = IntType {
-        bits: ty.size() as u32 * 8,
-        signed: ty.signed(),
-    };
-    let keep = if it.bits == 64 {
-        u64::MAX
-    } else {
-        (1 << it.bits) - 1
-    };
+    let it = IntType { bits: ty.size() as u32 * 8, signed: ty.signed() };
+    let keep = if it.bits == 64 { u64::MAX } else { (1 << it.bits) - 1 };
     Some(match op {
         Add => a.wrapping_add(b) & keep,
         Min => {
@@ -85,9 +76,7 @@ pub(crate) fn reduce_element(ptr: *mut u8, value: u64, op: ReduceOp, ty: Ty) -> 
             4 => AtomicU32::from_ptr(ptr.cast())
                 .fetch_update(Relaxed, Relaxed, |o| f(o as u64).map(|v| v as u32))
                 .is_ok(),
-            8 => AtomicU64::from_ptr(ptr.cast())
-                .fetch_update(Relaxed, Relaxed, f)
-                .is_ok(),
+            8 => AtomicU64::from_ptr(ptr.cast()).fetch_update(Relaxed, Relaxed, f).is_ok(),
             _ => false,
         }
     }

@@ -31,16 +31,10 @@ impl Unit<'_> {
         for l in lanes(m) {
             let (rank, at) = self.shared_address(self.lane_address(w, dst, l), dst.space)?;
             if rank != c {
-                return stop(
-                    FaultKind::OutOfBounds,
-                    "cp.async to the shared memory of another block",
-                );
+                return stop(FaultKind::OutOfBounds, "cp.async to the shared memory of another block");
             }
             if !at.is_multiple_of(bytes) {
-                return stop(
-                    FaultKind::Misaligned,
-                    format!("cp.async of {bytes} bytes to shared address {at:#x}"),
-                );
+                return stop(FaultKind::Misaligned, format!("cp.async of {bytes} bytes to shared address {at:#x}"));
             }
             self.shared_bounds(rank, at, bytes)?;
             let mut take = src_bytes.map_or(bytes, |s| w.regs.get(s, l) as usize);
@@ -73,22 +67,11 @@ impl Unit<'_> {
                 unsafe { std::ptr::copy_nonoverlapping(loc.ptr, data.as_mut_ptr(), take) };
                 sectors.add(address, take);
             }
-            let agent = Agent {
-                entity,
-                clock,
-                ..Agent::of(c, w, pc)
-            };
+            let agent = Agent { entity, clock, ..Agent::of(c, w, pc) };
             // Compilers give wgmma what cp.async wrote without a proxy fence, and the hardware agrees with them.
             self.shared_write(&agent, rank, at, bytes, true, false);
             let group = w.committed[l];
-            w.copies.push(PendingCopy {
-                lane: l as u8,
-                group,
-                shared: at as u32,
-                bytes: bytes as u8,
-                clock,
-                data,
-            });
+            w.copies.push(PendingCopy { lane: l as u8, group, shared: at as u32, bytes: bytes as u8, clock, data });
         }
         w.last_range = last;
         if self.env.settings.counts {
@@ -114,9 +97,8 @@ impl Unit<'_> {
     pub(crate) fn finish_copies(&mut self, c: usize, w: &mut Warp, m: u32, keep: u32) {
         let everything = keep == u32::MAX;
         let committed = w.committed;
-        let done = |p: &PendingCopy| {
-            m >> p.lane & 1 == 1 && (everything || p.group + keep < committed[p.lane as usize])
-        };
+        let done =
+            |p: &PendingCopy| m >> p.lane & 1 == 1 && (everything || p.group + keep < committed[p.lane as usize]);
         let mut rest = Vec::new();
         for p in std::mem::take(&mut w.copies) {
             if done(&p) {
@@ -131,11 +113,7 @@ impl Unit<'_> {
         if self.checks {
             // Clocks count instructions; all that are not pending any more are known from here on.
             let entity = self.copy_entity(w.entity);
-            let known = rest
-                .iter()
-                .map(|p| p.clock - 1)
-                .min()
-                .unwrap_or(w.copy_clock);
+            let known = rest.iter().map(|p| p.clock - 1).min().unwrap_or(w.copy_clock);
             let x = &mut w.vc.own[entity];
             *x = (*x).max(known);
         }

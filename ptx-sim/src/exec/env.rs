@@ -59,7 +59,17 @@ impl Env<'_> {
     /// Entities of a unit's vector clocks besides the warps: see [`crate::check::clock`].
     pub(crate) fn entities(&self) -> usize {
         let w = self.warps * self.cluster_size;
-        3 * w + MBARRIER_ENTITIES * self.cluster_size
+        3 * w + (MBARRIER_ENTITIES + self.warpgroups()) * self.cluster_size
+    }
+
+    /// Warpgroups of a block, the last perhaps of fewer than four warps.
+    pub(crate) fn warpgroups(&self) -> usize {
+        self.warps.div_ceil(4)
+    }
+
+    /// Entity of the `wgmma` operations of a warpgroup.
+    pub(crate) fn group_entity(&self, rank: usize, group: usize) -> usize {
+        (3 * self.warps + MBARRIER_ENTITIES) * self.cluster_size + rank * self.warpgroups() + group
     }
 }
 

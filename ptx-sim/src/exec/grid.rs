@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Passes over idle units without any progress after which a launch counts as deadlocked.
-const IDLE_PASSES: u32 = 20;
+const IDLE_PASSES: u32 = 8;
 
 struct Shared {
     next: AtomicU32,
@@ -37,11 +37,7 @@ struct Outcome {
 /// Runs all units.
 pub(crate) fn run(env: &Env<'_>, units: u64, resident: usize) -> Result<LaunchReport, Fault> {
     // Blocks that see each other through global memory run in one order, so that a seed means one trace.
-    let threads = if env.settings.checks && env.program.communicates {
-        1
-    } else {
-        env.settings.host_threads
-    };
+    let threads = if env.settings.checks && env.program.communicates { 1 } else { env.settings.host_threads };
     let threads = threads.min(units as usize).max(1);
     let shared = Shared {
         next: AtomicU32::new(0),
@@ -62,10 +58,7 @@ pub(crate) fn run(env: &Env<'_>, units: u64, resident: usize) -> Result<LaunchRe
             }
         });
     }
-    let mut o = shared
-        .outcome
-        .into_inner()
-        .unwrap_or_else(|e| e.into_inner());
+    let mut o = shared.outcome.into_inner().unwrap_or_else(|e| e.into_inner());
     if !o.reports.is_empty() {
         o.reports.sort_by_key(|r| (r.kind, r.place.ptx_line));
         // The same finding in many blocks is one finding.
@@ -94,11 +87,7 @@ fn worker(env: &Env<'_>, shared: &Shared) {
             break;
         }
         let may_start = shared.active.load(Ordering::Relaxed) < shared.resident;
-        let fresh = if may_start || idle.is_empty() {
-            take(shared)
-        } else {
-            None
-        };
+        let fresh = if may_start || idle.is_empty() { take(shared) } else { None };
         let mut unit = match fresh {
             Some(id) => {
                 let mut u = spare.pop().unwrap_or_else(|| Unit::new(env));
@@ -118,9 +107,7 @@ fn worker(env: &Env<'_>, shared: &Shared) {
         let before = unit.progress;
         let turn = unit.run();
         if unit.progress != before {
-            shared
-                .progress
-                .fetch_add(unit.progress - before, Ordering::Relaxed);
+            shared.progress.fetch_add(unit.progress - before, Ordering::Relaxed);
         }
         match turn {
             Ok(Turn::Done) => {
@@ -172,11 +159,7 @@ fn worker(env: &Env<'_>, shared: &Shared) {
 }
 
 fn take(shared: &Shared) -> Option<u32> {
-    let id = shared
-        .next
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
-            (n < shared.units).then_some(n + 1)
-        });
+    let id = shared.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < shared.units).then_some(n + 1));
     id.ok()
 }
 

@@ -35,9 +35,7 @@ pub(crate) fn select() -> LaneFn {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,popcnt,bmi1,bmi2,lzcnt"
-)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,popcnt,bmi1,bmi2,lzcnt")]
 fn step_avx512(op: &Op, regs: &mut Regs, mask: u32) -> bool {
     step(op, regs, mask)
 }
@@ -92,16 +90,12 @@ fn widen(r: &mut Regs, d: Slot, s: &[Slot; 3], m: u32, f: impl Fn(u32, u32) -> u
 
 #[inline(always)]
 fn float2(r: &mut Regs, d: Slot, s: &[Slot; 3], m: u32, f: impl Fn(f32, f32) -> f32) {
-    two32(r, d, s, m, |a, b| {
-        canonical_f32(f(f32::from_bits(a), f32::from_bits(b))).to_bits()
-    });
+    two32(r, d, s, m, |a, b| canonical_f32(f(f32::from_bits(a), f32::from_bits(b))).to_bits());
 }
 
 #[inline(always)]
 fn double2(r: &mut Regs, d: Slot, s: &[Slot; 3], m: u32, f: impl Fn(f64, f64) -> f64) {
-    two64(r, d, s, m, |a, b| {
-        f(f64::from_bits(a), f64::from_bits(b)).to_bits()
-    });
+    two64(r, d, s, m, |a, b| f(f64::from_bits(a), f64::from_bits(b)).to_bits());
 }
 
 #[inline(always)]
@@ -148,9 +142,7 @@ fn lane(op: LaneOp, d: Slot, s: &[Slot; 3], r: &mut Regs, m: u32) {
         ShrU32 => two32(r, d, s, m, |a, b| if b > 31 { 0 } else { a >> (b & 31) }),
         ShrS32 => two32(r, d, s, m, |a, b| ((a as i32) >> b.min(31)) as u32),
         Lop3(lut) => lop3(lut, d, s, r, m),
-        Prmt => three32(r, d, s, m, |a, b, c| {
-            permute::prmt(a, b, c, permute::PrmtMode::Index)
-        }),
+        Prmt => three32(r, d, s, m, |a, b, c| permute::prmt(a, b, c, permute::PrmtMode::Index)),
         BfeU32 => three32(r, d, s, m, |a, p, n| {
             let (p, n) = (p & 255, n & 255);
             let v = if p > 31 { 0 } else { a >> (p & 31) };
@@ -171,9 +163,7 @@ fn lane(op: LaneOp, d: Slot, s: &[Slot; 3], r: &mut Regs, m: u32) {
         ShrU64 => shift64(r, d, s, m, |a, b| if b > 63 { 0 } else { a >> (b & 63) }),
         ShrS64 => shift64(r, d, s, m, |a, b| ((a as i64) >> b.min(63)) as u64),
         MulWideU => widen(r, d, s, m, |a, b| a as u64 * b as u64),
-        MulWideS => widen(r, d, s, m, |a, b| {
-            (a as i32 as i64 * b as i32 as i64) as u64
-        }),
+        MulWideS => widen(r, d, s, m, |a, b| (a as i32 as i64 * b as i32 as i64) as u64),
         MadWideU | MadWideS => {
             let (x, y, z) = (r.r32(s[0]), r.r32(s[1]), r.r64(s[2]));
             let v: [u64; 32] = if op == MadWideU {
@@ -215,12 +205,8 @@ fn lane(op: LaneOp, d: Slot, s: &[Slot; 3], r: &mut Regs, m: u32) {
         FFma => three32(r, d, s, m, |a, b, c| {
             canonical_f32(f32::from_bits(a).mul_add(f32::from_bits(b), f32::from_bits(c))).to_bits()
         }),
-        FMin => float2(r, d, s, m, |a, b| {
-            min_max_f32(a, b, false, MinMaxModifiers::default())
-        }),
-        FMax => float2(r, d, s, m, |a, b| {
-            min_max_f32(a, b, true, MinMaxModifiers::default())
-        }),
+        FMin => float2(r, d, s, m, |a, b| min_max_f32(a, b, false, MinMaxModifiers::default())),
+        FMax => float2(r, d, s, m, |a, b| min_max_f32(a, b, true, MinMaxModifiers::default())),
         FNeg => one32(r, d, s[0], m, |a| a ^ 0x8000_0000),
         FAbs => one32(r, d, s[0], m, |a| a & 0x7fff_ffff),
         DAdd => double2(r, d, s, m, |a, b| a + b),
@@ -228,11 +214,8 @@ fn lane(op: LaneOp, d: Slot, s: &[Slot; 3], r: &mut Regs, m: u32) {
         DMul => double2(r, d, s, m, |a, b| a * b),
         DFma => {
             let (x, y, z) = (r.r64(s[0]), r.r64(s[1]), r.r64(s[2]));
-            let v: [u64; 32] = row(|l| {
-                f64::from_bits(x[l])
-                    .mul_add(f64::from_bits(y[l]), f64::from_bits(z[l]))
-                    .to_bits()
-            });
+            let v: [u64; 32] =
+                row(|l| f64::from_bits(x[l]).mul_add(f64::from_bits(y[l]), f64::from_bits(z[l])).to_bits());
             r.put64(d, m, &v);
         }
         Zext => {
@@ -262,12 +245,10 @@ fn lane(op: LaneOp, d: Slot, s: &[Slot; 3], r: &mut Regs, m: u32) {
         Bf16FromF32 => one32(r, d, s[0], m, |a| f32_to_bf16_rn(f32::from_bits(a)) as u32),
         F16FromF32 => one32(r, d, s[0], m, |a| f32_to_f16_rn(f32::from_bits(a)) as u32),
         Bf16x2FromF32 => two32(r, d, s, m, |a, b| {
-            (f32_to_bf16_rn(f32::from_bits(a)) as u32) << 16
-                | f32_to_bf16_rn(f32::from_bits(b)) as u32
+            (f32_to_bf16_rn(f32::from_bits(a)) as u32) << 16 | f32_to_bf16_rn(f32::from_bits(b)) as u32
         }),
         F16x2FromF32 => two32(r, d, s, m, |a, b| {
-            (f32_to_f16_rn(f32::from_bits(a)) as u32) << 16
-                | f32_to_f16_rn(f32::from_bits(b)) as u32
+            (f32_to_f16_rn(f32::from_bits(a)) as u32) << 16 | f32_to_f16_rn(f32::from_bits(b)) as u32
         }),
         Pack16 => two32(r, d, s, m, |a, b| a & 0xffff | b << 16),
         Pack32 => widen(r, d, s, m, |a, b| a as u64 | (b as u64) << 32),
@@ -394,12 +375,7 @@ fn map(x: &Map, r: &mut Regs, m: u32) {
             }
         }
         MapFn::F4(f) => {
-            let (a, b, c, d) = (
-                r.wide(x.s[0]),
-                r.wide(x.s[1]),
-                r.wide(x.s[2]),
-                r.wide(x.s[3]),
-            );
+            let (a, b, c, d) = (r.wide(x.s[0]), r.wide(x.s[1]), r.wide(x.s[2]), r.wide(x.s[3]));
             for l in lanes(m) {
                 v[l] = f([a[l], b[l], c[l], d[l]]);
             }

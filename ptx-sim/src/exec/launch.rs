@@ -98,11 +98,7 @@ pub struct Machine {
 impl Machine {
     /// Device `device` of the address space `memory`.
     pub fn new(settings: Settings, memory: Arc<GlobalMemory>, device: usize) -> Machine {
-        Machine {
-            settings,
-            memory,
-            device,
-        }
+        Machine { settings, memory, device }
     }
 
     /// The settings.
@@ -120,31 +116,21 @@ impl Machine {
     /// # Errors
     /// A [`Fault`] when the memory does not suffice.
     pub fn load(&self, module: Arc<Module>) -> Result<LoadedModule, Fault> {
-        let fault =
-            |e: super::MemoryError| Fault::launch(FaultKind::InvalidLaunch, "", e.to_string());
+        let fault = |e: super::MemoryError| Fault::launch(FaultKind::InvalidLaunch, "", e.to_string());
         let mut addresses = HashMap::new();
         let mut order = Vec::new();
         for v in &module.variables {
-            let a = self
-                .memory
-                .allocate(self.device, v.bytes.max(1) as u64)
-                .map_err(fault)?;
+            let a = self.memory.allocate(self.device, v.bytes.max(1) as u64).map_err(fault)?;
             addresses.insert(v.name.clone(), a);
             order.push(a);
             self.memory.write(a, &v.initial).map_err(fault)?;
         }
         for (v, a) in module.variables.iter().zip(&order) {
             for (at, target, offset) in &v.relocations {
-                self.memory
-                    .write(a + *at as u64, &(order[*target] + offset).to_le_bytes())
-                    .map_err(fault)?;
+                self.memory.write(a + *at as u64, &(order[*target] + offset).to_le_bytes()).map_err(fault)?;
             }
         }
-        Ok(LoadedModule {
-            module,
-            addresses,
-            memory: self.memory.clone(),
-        })
+        Ok(LoadedModule { module, addresses, memory: self.memory.clone() })
     }
 
     /// Executes a launch to its end.
@@ -156,11 +142,7 @@ impl Machine {
         let Some(kernel) = module.kernel(launch.kernel) else {
             let names: Vec<&str> = module.kernels.iter().map(|k| k.name.as_str()).collect();
             let message = format!("the module has no such kernel; it has {}", names.join(", "));
-            return Err(Fault::launch(
-                FaultKind::InvalidLaunch,
-                launch.kernel,
-                message,
-            ));
+            return Err(Fault::launch(FaultKind::InvalidLaunch, launch.kernel, message));
         };
         let cluster = validate(launch, kernel, &self.settings)?;
         let number = self.memory.next_launch();
@@ -172,9 +154,7 @@ impl Machine {
         let program = &kernel.program;
         let threads = launch.block.iter().product::<u32>();
         let warps = threads.div_ceil(32) as usize;
-        let units: u64 = (0..3)
-            .map(|i| (launch.grid[i] / cluster[i]) as u64)
-            .product();
+        let units: u64 = (0..3).map(|i| (launch.grid[i] / cluster[i]) as u64).product();
         let estimate = estimated_registers(kernel, threads);
         let shared_end = program.dynamic_shared as usize + launch.dynamic_shared as usize;
         let env = Env {
@@ -198,10 +178,7 @@ impl Machine {
             cluster_size: cluster.iter().product::<u32>() as usize,
             dynamic_shared: launch.dynamic_shared,
             shared_end: shared_end.div_ceil(16) * 16,
-            registers: launch
-                .registers
-                .or(kernel.max_registers)
-                .unwrap_or(estimate),
+            registers: launch.registers.or(kernel.max_registers).unwrap_or(estimate),
             registers_known: launch.registers.is_some() || kernel.max_registers.is_some(),
             launch: (number - 1) % 1023 + 1,
             grid_id: number,
@@ -215,50 +192,27 @@ impl Machine {
             stop: AtomicBool::new(false),
             launched_dependents: AtomicBool::new(false),
         };
-        super::grid::run(
-            &env,
-            units,
-            resident_units(launch, kernel, &self.settings, threads, &env),
-        )
+        super::grid::run(&env, units, resident_units(launch, kernel, &self.settings, threads, &env))
     }
 }
 
 /// Registers per thread that the compiler can have used at most.
 fn estimated_registers(kernel: &Kernel, threads: u32) -> u32 {
-    let threads = kernel
-        .max_threads
-        .or(kernel.required_threads)
-        .map_or(threads, |t| t.iter().product())
-        .max(1);
+    let threads = kernel.max_threads.or(kernel.required_threads).map_or(threads, |t| t.iter().product()).max(1);
     let warps = threads.div_ceil(32) * kernel.min_blocks.unwrap_or(1).max(1);
     (65_536 / (warps * 32) / 8 * 8).clamp(24, 255)
 }
 
 /// Units that are resident at once.
-fn resident_units(
-    launch: &Launch<'_>,
-    kernel: &Kernel,
-    settings: &Settings,
-    threads: u32,
-    env: &Env<'_>,
-) -> usize {
+fn resident_units(launch: &Launch<'_>, kernel: &Kernel, settings: &Settings, threads: u32, env: &Env<'_>) -> usize {
     let a = settings.architecture;
     let warps = threads.div_ceil(32);
     let shared = env.shared_end as u32;
     let by_threads = a.threads_per_multiprocessor() / (warps * 32).max(1);
     let by_shared = a.shared_per_multiprocessor() / shared.max(1024);
-    let registers = launch
-        .registers
-        .or(kernel.max_registers)
-        .unwrap_or(32)
-        .div_ceil(8)
-        * 8;
+    let registers = launch.registers.or(kernel.max_registers).unwrap_or(32).div_ceil(8) * 8;
     let by_registers = a.registers_per_multiprocessor() / (registers * warps * 32).max(1);
-    let blocks = by_threads
-        .min(by_shared)
-        .min(by_registers)
-        .min(a.blocks_per_multiprocessor())
-        .max(1);
+    let blocks = by_threads.min(by_shared).min(by_registers).min(a.blocks_per_multiprocessor()).max(1);
     ((blocks * a.multiprocessors()) as usize / env.cluster_size).max(1)
 }
 
@@ -269,9 +223,7 @@ fn validate(launch: &Launch<'_>, kernel: &Kernel, settings: &Settings) -> Result
     let bad = |message: String| fail(FaultKind::InvalidLaunch, message);
     let (grid, block) = (launch.grid, launch.block);
     if grid.contains(&0) || block.contains(&0) {
-        return bad(format!(
-            "grid {grid:?} and block {block:?} must have no zero"
-        ));
+        return bad(format!("grid {grid:?} and block {block:?} must have no zero"));
     }
     if grid[0] > i32::MAX as u32 || grid[1] > 65_535 || grid[2] > 65_535 {
         return bad(format!("grid {grid:?} exceeds [2147483647, 65535, 65535]"));
@@ -280,9 +232,7 @@ fn validate(launch: &Launch<'_>, kernel: &Kernel, settings: &Settings) -> Result
     if block[0] > 1024 || block[1] > 1024 || block[2] > 64 || threads > 1024 {
         return fail(
             FaultKind::OverSubscription,
-            format!(
-                "block {block:?} has {threads} threads; 1024 threads, [1024, 1024, 64] are possible"
-            ),
+            format!("block {block:?} has {threads} threads; 1024 threads, [1024, 1024, 64] are possible"),
         );
     }
     if let Some(max) = kernel.max_threads
@@ -296,19 +246,14 @@ fn validate(launch: &Launch<'_>, kernel: &Kernel, settings: &Settings) -> Result
     if let Some(required) = kernel.required_threads
         && required != block
     {
-        return bad(format!(
-            "block {block:?} where the kernel requires {required:?} (.reqntid)"
-        ));
+        return bad(format!("block {block:?} where the kernel requires {required:?} (.reqntid)"));
     }
     if let Some(r) = launch.registers.or(kernel.max_registers) {
         let need = r.div_ceil(8) as u64 * 8 * threads.div_ceil(32) * 32;
         if need > a.registers_per_multiprocessor() as u64 {
             return fail(
                 FaultKind::OverSubscription,
-                format!(
-                    "{r} registers for {threads} threads are {need} of {}",
-                    a.registers_per_multiprocessor()
-                ),
+                format!("{r} registers for {threads} threads are {need} of {}", a.registers_per_multiprocessor()),
             );
         }
     }
@@ -317,10 +262,7 @@ fn validate(launch: &Launch<'_>, kernel: &Kernel, settings: &Settings) -> Result
     if shared > a.max_shared_per_block_optin() as u64 {
         return fail(
             FaultKind::OverSubscription,
-            format!(
-                "{shared} bytes of shared memory, a block has at most {}",
-                a.max_shared_per_block_optin()
-            ),
+            format!("{shared} bytes of shared memory, a block has at most {}", a.max_shared_per_block_optin()),
         );
     }
     if let Some(max) = launch.max_dynamic_shared
@@ -338,19 +280,12 @@ fn validate(launch: &Launch<'_>, kernel: &Kernel, settings: &Settings) -> Result
     if let (Some(asked), Some(required)) = (launch.cluster, kernel.required_cluster)
         && asked != required
     {
-        return bad(format!(
-            "cluster {asked:?} where the kernel requires {required:?}"
-        ));
+        return bad(format!("cluster {asked:?} where the kernel requires {required:?}"));
     }
     let size = cluster.iter().map(|c| *c as u64).product::<u64>();
     let limit = kernel.max_cluster.unwrap_or(16) as u64;
-    if size == 0
-        || size > limit.min(16)
-        || (0..3).any(|i| !grid[i].is_multiple_of(cluster[i].max(1)))
-    {
-        return bad(format!(
-            "cluster {cluster:?} does not divide grid {grid:?} or has more than {limit} blocks"
-        ));
+    if size == 0 || size > limit.min(16) || (0..3).any(|i| !grid[i].is_multiple_of(cluster[i].max(1))) {
+        return bad(format!("cluster {cluster:?} does not divide grid {grid:?} or has more than {limit} blocks"));
     }
     let want: Vec<(usize, usize)> = kernel.params.iter().map(|p| (p.offset, p.bytes)).collect();
     if launch.params.len() != kernel.param_bytes {

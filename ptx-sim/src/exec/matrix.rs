@@ -17,11 +17,7 @@ fn table(e: Elem) -> &'static [f32; 256] {
     static E4M3: OnceLock<[f32; 256]> = OnceLock::new();
     static E5M2: OnceLock<[f32; 256]> = OnceLock::new();
     let make = |f: &Format| std::array::from_fn(|i| f.decode(i as u64) as f32);
-    if e == Elem::E4m3 {
-        E4M3.get_or_init(|| make(&Format::E4M3))
-    } else {
-        E5M2.get_or_init(|| make(&Format::E5M2))
-    }
+    if e == Elem::E4m3 { E4M3.get_or_init(|| make(&Format::E4M3)) } else { E5M2.get_or_init(|| make(&Format::E5M2)) }
 }
 
 /// Converts elements in memory order to f32 (integers exactly).
@@ -67,12 +63,7 @@ pub(crate) fn decode_elements(e: Elem, bytes: &[u8], out: &mut [f32]) {
 #[inline(always)]
 fn elements(e: Elem, x: u32) -> [f32; 4] {
     match e {
-        Elem::Bf16 => [
-            f32::from_bits(x << 16),
-            f32::from_bits(x & 0xffff_0000),
-            0.0,
-            0.0,
-        ],
+        Elem::Bf16 => [f32::from_bits(x << 16), f32::from_bits(x & 0xffff_0000), 0.0, 0.0],
         Elem::F16 => [f16_to_f32(x as u16), f16_to_f32((x >> 16) as u16), 0.0, 0.0],
         Elem::Tf32 => [tf32_to_f32(x), 0.0, 0.0, 0.0],
         _ => {
@@ -120,10 +111,7 @@ impl Unit<'_> {
                 if !at.is_multiple_of(16) {
                     return stop(
                         FaultKind::Misaligned,
-                        format!(
-                            "ldmatrix row at shared address {at:#x} (lane {}), not a multiple of 16",
-                            q * 8 + r
-                        ),
+                        format!("ldmatrix row at shared address {at:#x} (lane {}), not a multiple of 16", q * 8 + r),
                     );
                 }
                 self.shared_bounds(rank, at, 16)?;
@@ -134,16 +122,10 @@ impl Unit<'_> {
             if self.env.settings.counts {
                 self.counts.shared_access(&at8, 0xff, 16, false);
             }
-            let half = |r: usize, k: usize| {
-                u16::from_le_bytes([rows[r][2 * k], rows[r][2 * k + 1]]) as u32
-            };
+            let half = |r: usize, k: usize| u16::from_le_bytes([rows[r][2 * k], rows[r][2 * k + 1]]) as u32;
             let out: [u32; 32] = std::array::from_fn(|l| {
                 let (r, k) = (l / 4, l % 4 * 2);
-                if trans {
-                    half(k, r) | half(k + 1, r) << 16
-                } else {
-                    half(r, k) | half(r, k + 1) << 16
-                }
+                if trans { half(k, r) | half(k + 1, r) << 16 } else { half(r, k) | half(r, k + 1) << 16 }
             });
             w.regs.put32(*d, FULL, &out);
         }
@@ -171,10 +153,7 @@ impl Unit<'_> {
                 if !at.is_multiple_of(16) {
                     return stop(
                         FaultKind::Misaligned,
-                        format!(
-                            "stmatrix row at shared address {at:#x} (lane {}), not a multiple of 16",
-                            q * 8 + r
-                        ),
+                        format!("stmatrix row at shared address {at:#x} (lane {}), not a multiple of 16", q * 8 + r),
                     );
                 }
                 self.shared_bounds(rank, at, 16)?;
@@ -203,10 +182,7 @@ impl Unit<'_> {
             _ => {}
         }
         // Buffers of the unit serve all instructions.
-        let (mut a, mut b) = (
-            std::mem::take(&mut self.scratch_a),
-            std::mem::take(&mut self.scratch_b),
-        );
+        let (mut a, mut b) = (std::mem::take(&mut self.scratch_a), std::mem::take(&mut self.scratch_b));
         let mut ra = [[0u32; 32]; 4];
         for (r, s) in ra.iter_mut().zip(&x.ra) {
             *r = *w.regs.r32(*s);
@@ -234,9 +210,7 @@ impl Unit<'_> {
 pub(crate) fn load_acc(regs: &Regs, ty: Ty, r: &[Slot]) -> [[u32; 32]; 4] {
     if ty == Ty::F16 {
         let v = [*regs.r32(r[0]), *regs.r32(r[1])];
-        return std::array::from_fn(|i| {
-            row(|l| f16_to_f32((v[i >> 1][l] >> (16 * (i & 1))) as u16).to_bits())
-        });
+        return std::array::from_fn(|i| row(|l| f16_to_f32((v[i >> 1][l] >> (16 * (i & 1))) as u16).to_bits()));
     }
     std::array::from_fn(|i| *regs.r32(r[i]))
 }
@@ -258,11 +232,7 @@ pub(crate) fn store_acc(regs: &mut Regs, ty: Ty, d: &[Slot], acc: &[[u32; 32]; 4
 
 fn mma_s32(regs: &mut Regs, x: &Mma) {
     let int = |e: Elem, b: u8| {
-        if e == Elem::S8 {
-            b as i8 as i64
-        } else {
-            b as i64
-        }
+        if e == Elem::S8 { b as i8 as i64 } else { b as i64 }
     };
     let mut a = vec![0i64; x.m * x.k];
     for (i, s) in x.ra.iter().enumerate() {
@@ -284,15 +254,8 @@ fn mma_s32(regs: &mut Regs, x: &Mma) {
         let c = *regs.r32(x.rc[i]);
         let v: [u32; 32] = std::array::from_fn(|l| {
             let (r, n) = (l / 4 + 8 * (i >> 1), l % 4 * 2 + (i & 1));
-            let sum = c[l] as i32 as i64
-                + (0..x.k)
-                    .map(|k| a[r * x.k + k] * b[k * x.n + n])
-                    .sum::<i64>();
-            if x.satfinite {
-                sum.clamp(i32::MIN as i64, i32::MAX as i64) as i32 as u32
-            } else {
-                sum as u32
-            }
+            let sum = c[l] as i32 as i64 + (0..x.k).map(|k| a[r * x.k + k] * b[k * x.n + n]).sum::<i64>();
+            if x.satfinite { sum.clamp(i32::MIN as i64, i32::MAX as i64) as i32 as u32 } else { sum as u32 }
         });
         regs.put32(*d, FULL, &v);
     }
@@ -316,11 +279,7 @@ fn mma_f64(regs: &mut Regs, x: &Mma) {
         let c = *regs.r64(x.rc[i]);
         let v: [u64; 32] = std::array::from_fn(|l| {
             let (r, n) = (l / 4 + 8 * (i >> 1), l % 4 * 2 + (i & 1));
-            (0..x.k)
-                .fold(f64::from_bits(c[l]), |s, k| {
-                    a[r * x.k + k].mul_add(b[k * x.n + n], s)
-                })
-                .to_bits()
+            (0..x.k).fold(f64::from_bits(c[l]), |s, k| a[r * x.k + k].mul_add(b[k * x.n + n], s)).to_bits()
         });
         regs.put64(*d, FULL, &v);
     }

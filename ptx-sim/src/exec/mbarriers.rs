@@ -24,10 +24,7 @@ impl Unit<'_> {
         let low = if space == Space::Generic {
             let (s, x) = window(a);
             if s != Space::Shared {
-                return stop(
-                    FaultKind::OutOfBounds,
-                    format!("{a:#x} is not an address of shared memory"),
-                );
+                return stop(FaultKind::OutOfBounds, format!("{a:#x} is not an address of shared memory"));
             }
             x
         } else {
@@ -37,10 +34,7 @@ impl Unit<'_> {
         if rank >= self.ctas.len() {
             return stop(
                 FaultKind::OutOfBounds,
-                format!(
-                    "shared address {low:#x} names rank {rank}, the cluster has {} blocks",
-                    self.ctas.len()
-                ),
+                format!("shared address {low:#x} names rank {rank}, the cluster has {} blocks", self.ctas.len()),
             );
         }
         Ok((rank, offset))
@@ -53,23 +47,16 @@ impl Unit<'_> {
     /// Index of a live mbarrier.
     pub(crate) fn find_mbarrier(&self, rank: usize, offset: usize) -> Step<usize> {
         if !offset.is_multiple_of(8) {
-            return stop(
-                FaultKind::Misaligned,
-                format!("mbarrier address {offset:#x} is not a multiple of 8"),
-            );
+            return stop(FaultKind::Misaligned, format!("mbarrier address {offset:#x} is not a multiple of 8"));
         }
         let cta = &self.ctas[rank];
         if cta.live_warps == 0 {
-            return stop(
-                FaultKind::EarlyExit,
-                format!("mbarrier {offset:#x} of block rank {rank}, which has exited"),
-            );
+            return stop(FaultKind::EarlyExit, format!("mbarrier {offset:#x} of block rank {rank}, which has exited"));
         }
         match cta.mbarrier_at.get(offset / 8) {
-            Some(0) => stop(
-                FaultKind::MbarrierMisuse,
-                format!("shared memory {offset:#x} holds no initialised mbarrier"),
-            ),
+            Some(0) => {
+                stop(FaultKind::MbarrierMisuse, format!("shared memory {offset:#x} holds no initialised mbarrier"))
+            }
             Some(i) => Ok(*i as usize - 1),
             None => stop(
                 FaultKind::OutOfBounds,
@@ -79,20 +66,12 @@ impl Unit<'_> {
     }
 
     /// Executes an mbarrier instruction for each lane.
-    pub(crate) fn mbarrier(
-        &mut self,
-        c: usize,
-        w: &mut Warp,
-        pc: u32,
-        x: &Mbar,
-        m: u32,
-    ) -> Step<Flow> {
+    pub(crate) fn mbarrier(&mut self, c: usize, w: &mut Warp, pc: u32, x: &Mbar, m: u32) -> Step<Flow> {
         let mut result = 0u32;
         let mut waiting = false;
         let mut joined: Vec<(usize, usize)> = Vec::new();
         for l in lanes(m) {
-            let (rank, offset) =
-                self.shared_address(self.lane_address(w, &x.addr, l), x.addr.space)?;
+            let (rank, offset) = self.shared_address(self.lane_address(w, &x.addr, l), x.addr.space)?;
             if let MbarKind::Init { count } = x.kind {
                 let count = w.regs.get(count, l) as u32;
                 self.init_mbarrier(rank, offset, count, c, w, pc)?;
@@ -104,16 +83,9 @@ impl Unit<'_> {
                 MbarKind::Inval => {
                     self.ctas[rank].mbarrier_at[offset / 8] = 0;
                     self.ctas[rank].mbarriers[i].live = false;
-                    self.ctas[rank]
-                        .shadow
-                        .mark_init(offset, if self.checks { 8 } else { 0 });
+                    self.ctas[rank].shadow.mark_init(offset, if self.checks { 8 } else { 0 });
                 }
-                MbarKind::Arrive {
-                    count,
-                    expect,
-                    drop,
-                    no_complete,
-                } => {
+                MbarKind::Arrive { count, expect, drop, no_complete } => {
                     let n = count.map_or(1, |s| w.regs.get(s, l) as i64);
                     let tx = expect.map_or(0, |s| w.regs.get(s, l) as i64);
                     let b = &mut self.ctas[rank].mbarriers[i];
@@ -136,10 +108,7 @@ impl Unit<'_> {
                     if b.transactions.abs() > MAX_COUNT {
                         return stop(
                             FaultKind::MbarrierMisuse,
-                            format!(
-                                "transaction count {} of mbarrier {offset:#x} is out of range",
-                                b.transactions
-                            ),
+                            format!("transaction count {} of mbarrier {offset:#x} is out of range", b.transactions),
                         );
                     }
                     b.pending -= n;
@@ -158,10 +127,7 @@ impl Unit<'_> {
                     if b.transactions > MAX_COUNT {
                         return stop(
                             FaultKind::MbarrierMisuse,
-                            format!(
-                                "transaction count {} of mbarrier {offset:#x} is out of range",
-                                b.transactions
-                            ),
+                            format!("transaction count {} of mbarrier {offset:#x} is out of range", b.transactions),
                         );
                     }
                 }
@@ -169,18 +135,10 @@ impl Unit<'_> {
                     let n = w.regs.get(*bytes, l) as i64;
                     self.complete_transaction(rank, i, n, None)?;
                 }
-                MbarKind::Wait {
-                    phase,
-                    parity,
-                    blocking,
-                } => {
+                MbarKind::Wait { phase, parity, blocking } => {
                     let b = &self.ctas[rank].mbarriers[i];
                     let v = w.regs.get(*phase, l);
-                    let ready = if *parity {
-                        b.phase & 1 != v & 1
-                    } else {
-                        b.phase > v >> 32
-                    };
+                    let ready = if *parity { b.phase & 1 != v & 1 } else { b.phase > v >> 32 };
                     if ready {
                         result |= 1 << l;
                         if self.checks && !x.relaxed && !joined.contains(&(rank, i)) {
@@ -200,9 +158,7 @@ impl Unit<'_> {
                         if b.pending < 1 {
                             return stop(
                                 FaultKind::MbarrierMisuse,
-                                format!(
-                                    "arrival at mbarrier {offset:#x}, where none is expected in this phase"
-                                ),
+                                format!("arrival at mbarrier {offset:#x}, where none is expected in this phase"),
                             );
                         }
                         b.pending -= 1;
@@ -236,20 +192,9 @@ impl Unit<'_> {
         Ok(Flow::Next)
     }
 
-    fn init_mbarrier(
-        &mut self,
-        rank: usize,
-        offset: usize,
-        count: u32,
-        c: usize,
-        w: &Warp,
-        pc: u32,
-    ) -> Step<()> {
+    fn init_mbarrier(&mut self, rank: usize, offset: usize, count: u32, c: usize, w: &Warp, pc: u32) -> Step<()> {
         if !offset.is_multiple_of(8) {
-            return stop(
-                FaultKind::Misaligned,
-                format!("mbarrier address {offset:#x} is not a multiple of 8"),
-            );
+            return stop(FaultKind::Misaligned, format!("mbarrier address {offset:#x} is not a multiple of 8"));
         }
         if offset < 1024 || offset + 8 > self.env.shared_end {
             return stop(
@@ -277,16 +222,10 @@ impl Unit<'_> {
         let base = Clock::at(entities, self.start_clock);
         let index = self.ctas[rank].mbarriers.len();
         if index >= u16::MAX as usize - 1 {
-            return stop(
-                FaultKind::MbarrierMisuse,
-                "more than 65534 mbarriers were initialised in one block",
-            );
+            return stop(FaultKind::MbarrierMisuse, "more than 65534 mbarriers were initialised in one block");
         }
         // An address that is initialised again continues its old object, and so its clock.
-        let old = self.ctas[rank]
-            .mbarriers
-            .iter()
-            .position(|b| !b.live && b.address == offset as u32);
+        let old = self.ctas[rank].mbarriers.iter().position(|b| !b.live && b.address == offset as u32);
         let index = old.unwrap_or(index);
         let clock = match old {
             Some(i) => self.ctas[rank].mbarriers[i].clock + 1,
@@ -352,10 +291,7 @@ impl Unit<'_> {
         if b.transactions < -MAX_COUNT {
             return stop(
                 FaultKind::MbarrierMisuse,
-                format!(
-                    "transaction count {} of mbarrier {:#x} is out of range",
-                    b.transactions, b.address
-                ),
+                format!("transaction count {} of mbarrier {:#x} is out of range", b.transactions, b.address),
             );
         }
         if let Some(k) = knows {
@@ -366,13 +302,7 @@ impl Unit<'_> {
     }
 
     /// What an mbarrier that a group waits for looks like, for reports.
-    pub(crate) fn waited_mbarrier(
-        &self,
-        cta: &Cta,
-        w: &Warp,
-        pc: u32,
-        mask: u32,
-    ) -> Option<String> {
+    pub(crate) fn waited_mbarrier(&self, cta: &Cta, w: &Warp, pc: u32, mask: u32) -> Option<String> {
         // The test was executed a few instructions ago.
         let lane = mask.trailing_zeros() as usize;
         let from = pc.saturating_sub(4);
@@ -380,13 +310,9 @@ impl Unit<'_> {
             if let Op::Mbar(x) = &self.env.program.insts[at as usize].op
                 && let MbarKind::Wait { phase, parity, .. } = x.kind
             {
-                let (rank, offset) = self
-                    .shared_address(self.lane_address(w, &x.addr, lane), x.addr.space)
-                    .ok()?;
+                let (rank, offset) = self.shared_address(self.lane_address(w, &x.addr, lane), x.addr.space).ok()?;
                 let i = self.ctas.get(rank)?.mbarrier_at.get(offset / 8).copied()?;
-                let b = self.ctas[rank]
-                    .mbarriers
-                    .get((i as usize).checked_sub(1)?)?;
+                let b = self.ctas[rank].mbarriers.get((i as usize).checked_sub(1)?)?;
                 let kind = if parity { "parity" } else { "state" };
                 let _ = cta;
                 return Some(format!(

@@ -67,12 +67,7 @@ impl Page {
             return unsafe { &*p };
         }
         let fresh = ShadowPage::create();
-        match self.shadow.compare_exchange(
-            std::ptr::null_mut(),
-            fresh,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        ) {
+        match self.shadow.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: just published, lives as long as the page.
             Ok(_) => unsafe { &*fresh },
             Err(other) => {
@@ -173,13 +168,7 @@ impl GlobalMemory {
                 windows: (0..devices).map(window).collect(),
                 snapshot: None,
             }),
-            pages: (0..devices)
-                .map(|_| {
-                    (0..entries)
-                        .map(|_| AtomicPtr::new(std::ptr::null_mut()))
-                        .collect()
-                })
-                .collect(),
+            pages: (0..devices).map(|_| (0..entries).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect()).collect(),
             gate: RwLock::new(()),
             launches: AtomicU64::new(0),
         }
@@ -201,11 +190,7 @@ impl GlobalMemory {
         };
         let free = w.capacity - w.used;
         if bytes > free {
-            return Err(MemoryError::OutOfMemory {
-                asked: bytes,
-                free,
-                device,
-            });
+            return Err(MemoryError::OutOfMemory { asked: bytes, free, device });
         }
         let span = bytes.max(1).div_ceil(ALIGN) * ALIGN + RED_ZONE;
         let window_end = GLOBAL_BASE + (device as u64 + 1) * DEVICE_WINDOW;
@@ -223,11 +208,7 @@ impl GlobalMemory {
                 at = b + len.max(&1).div_ceil(ALIGN) * ALIGN + RED_ZONE;
             }
             if at + span > window_end {
-                return Err(MemoryError::OutOfMemory {
-                    asked: bytes,
-                    free,
-                    device,
-                });
+                return Err(MemoryError::OutOfMemory { asked: bytes, free, device });
             }
             at
         };
@@ -255,15 +236,10 @@ impl GlobalMemory {
         let page_of = |a: u64| a >> PAGE_SHIFT;
         for p in page_of(address)..=page_of(address + bytes.max(1) - 1) {
             let (lo, hi) = (p << PAGE_SHIFT, (p + 1) << PAGE_SHIFT);
-            let shared = t
-                .live
-                .range(..hi)
-                .next_back()
-                .is_some_and(|(b, (len, _))| b + (*len).max(1) > lo);
+            let shared = t.live.range(..hi).next_back().is_some_and(|(b, (len, _))| b + (*len).max(1) > lo);
             if !shared {
                 let index = ((lo - GLOBAL_BASE) % DEVICE_WINDOW) >> PAGE_SHIFT;
-                let old =
-                    self.pages[device][index as usize].swap(std::ptr::null_mut(), Ordering::AcqRel);
+                let old = self.pages[device][index as usize].swap(std::ptr::null_mut(), Ordering::AcqRel);
                 if !old.is_null() {
                     // SAFETY: the page was unlinked, no live allocation lies on it, and the gate keeps launches and
                     // host copies out while it is freed.
@@ -297,9 +273,7 @@ impl GlobalMemory {
                 t.snapshot = None;
                 Ok(())
             }
-            _ => Err(MemoryError::NotAnAllocation {
-                address: ptr as u64,
-            }),
+            _ => Err(MemoryError::NotAnAllocation { address: ptr as u64 }),
         }
     }
 
@@ -307,11 +281,7 @@ impl GlobalMemory {
     pub fn allocation(&self, address: u64) -> Option<AllocationInfo> {
         let t = self.lock();
         let (base, (bytes, device)) = t.live.range(..=address).next_back()?;
-        (address - base < (*bytes).max(1)).then_some(AllocationInfo {
-            base: *base,
-            bytes: *bytes,
-            device: *device,
-        })
+        (address - base < (*bytes).max(1)).then_some(AllocationInfo { base: *base, bytes: *bytes, device: *device })
     }
 
     /// Free and total bytes of a device.
@@ -321,10 +291,7 @@ impl GlobalMemory {
     pub fn usage(&self, device: usize) -> Result<(u64, u64), MemoryError> {
         let t = self.lock();
         let devices = t.windows.len();
-        let w = t
-            .windows
-            .get(device)
-            .ok_or(MemoryError::NoDevice { device, devices })?;
+        let w = t.windows.get(device).ok_or(MemoryError::NoDevice { device, devices })?;
         Ok((w.capacity - w.used, w.capacity))
     }
 
@@ -449,10 +416,7 @@ impl GlobalMemory {
     pub(crate) fn view(&self) -> View<'_> {
         let mut t = self.lock();
         if let Some(s) = &t.snapshot {
-            return View {
-                ranges: s.clone(),
-                memory: self,
-            };
+            return View { ranges: s.clone(), memory: self };
         }
         let mut ranges: Vec<Range> = t
             .live
@@ -460,25 +424,14 @@ impl GlobalMemory {
             .map(|(&base, &(bytes, device))| Range {
                 base,
                 end: base + bytes,
-                state: if device.is_some() {
-                    RangeState::Live
-                } else {
-                    RangeState::Host
-                },
+                state: if device.is_some() { RangeState::Live } else { RangeState::Host },
             })
-            .chain(t.freed.iter().map(|(&base, &bytes)| Range {
-                base,
-                end: base + bytes,
-                state: RangeState::Freed,
-            }))
+            .chain(t.freed.iter().map(|(&base, &bytes)| Range { base, end: base + bytes, state: RangeState::Freed }))
             .collect();
         ranges.sort_by_key(|r| (r.base, r.end));
         let snapshot: Arc<Vec<RangeEntry>> = Arc::new(ranges.into_iter().map(RangeEntry).collect());
         t.snapshot = Some(snapshot.clone());
-        View {
-            ranges: snapshot,
-            memory: self,
-        }
+        View { ranges: snapshot, memory: self }
     }
 }
 
@@ -503,12 +456,7 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     /// Checks that `bytes` from `address` lie in one live range. `last` remembers the range of the previous access.
     #[inline]
-    fn check(
-        &self,
-        address: u64,
-        bytes: usize,
-        last: &mut usize,
-    ) -> Result<RangeState, MemoryError> {
+    fn check(&self, address: u64, bytes: usize, last: &mut usize) -> Result<RangeState, MemoryError> {
         if let Some(RangeEntry(r)) = self.ranges.get(*last)
             && r.state == RangeState::Live
             && address >= r.base
@@ -520,12 +468,7 @@ impl<'a> View<'a> {
     }
 
     #[cold]
-    fn check_slow(
-        &self,
-        address: u64,
-        bytes: usize,
-        last: &mut usize,
-    ) -> Result<RangeState, MemoryError> {
+    fn check_slow(&self, address: u64, bytes: usize, last: &mut usize) -> Result<RangeState, MemoryError> {
         let i = self.ranges.partition_point(|r| r.0.base <= address);
         let bytes = bytes as u64;
         if i > 0 {
@@ -535,52 +478,28 @@ impl<'a> View<'a> {
                 return Ok(r.state);
             }
             if address < r.end && r.state == RangeState::Freed {
-                return Err(MemoryError::UseAfterFree {
-                    address,
-                    bytes,
-                    freed: (r.base, r.end - r.base),
-                });
+                return Err(MemoryError::UseAfterFree { address, bytes, freed: (r.base, r.end - r.base) });
             }
         }
         let live = |r: &&RangeEntry| r.0.state != RangeState::Freed;
-        let before = self.ranges[..i]
-            .iter()
-            .rev()
-            .find(live)
-            .map(|r| (r.0.base, r.0.end - r.0.base));
-        let after = self.ranges[i..]
-            .iter()
-            .find(live)
-            .map(|r| (r.0.base, r.0.end - r.0.base));
+        let before = self.ranges[..i].iter().rev().find(live).map(|r| (r.0.base, r.0.end - r.0.base));
+        let after = self.ranges[i..].iter().find(live).map(|r| (r.0.base, r.0.end - r.0.base));
         let nearest = match (before, after) {
             (Some(b), Some(a)) if a.0 - address < address.saturating_sub(b.0 + b.1) => Some(a),
             (Some(b), _) => Some(b),
             (None, a) => a,
         };
-        Err(MemoryError::OutOfBounds {
-            address,
-            bytes,
-            nearest,
-        })
+        Err(MemoryError::OutOfBounds { address, bytes, nearest })
     }
 
     /// Checks a range and finds its bytes. The range must not cross a page, which aligned accesses never do.
     #[inline]
-    pub(crate) fn locate(
-        &self,
-        address: u64,
-        bytes: usize,
-        last: &mut usize,
-    ) -> Result<Located<'a>, MemoryError> {
+    pub(crate) fn locate(&self, address: u64, bytes: usize, last: &mut usize) -> Result<Located<'a>, MemoryError> {
         if self.check(address, bytes, last)? == RangeState::Host {
-            return Ok(Located {
-                ptr: address as *mut u8,
-                page: None,
-            });
+            return Ok(Located { ptr: address as *mut u8, page: None });
         }
         let rel = address - GLOBAL_BASE;
-        let slot = &self.memory.pages[(rel / DEVICE_WINDOW) as usize]
-            [((rel % DEVICE_WINDOW) >> PAGE_SHIFT) as usize];
+        let slot = &self.memory.pages[(rel / DEVICE_WINDOW) as usize][((rel % DEVICE_WINDOW) >> PAGE_SHIFT) as usize];
         let mut p = slot.load(Ordering::Acquire);
         if p.is_null() {
             p = create_page(slot);
@@ -589,22 +508,14 @@ impl<'a> View<'a> {
         debug_assert!(off + bytes <= PAGE_BYTES);
         // SAFETY: pages are destroyed only by `free` under the gate, which launches and host copies hold.
         let page = unsafe { &*p };
-        Ok(Located {
-            ptr: page.data[off].as_ptr(),
-            page: Some((page, off)),
-        })
+        Ok(Located { ptr: page.data[off].as_ptr(), page: Some((page, off)) })
     }
 }
 
 #[cold]
 fn create_page(slot: &AtomicPtr<Page>) -> *mut Page {
     let fresh = Page::create();
-    match slot.compare_exchange(
-        std::ptr::null_mut(),
-        fresh,
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    ) {
+    match slot.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => fresh,
         Err(other) => {
             // SAFETY: `fresh` was never published.
@@ -638,10 +549,7 @@ mod tests {
         let m = GlobalMemory::new(2, 400 << 30);
         let p = m.allocate(1, 390 << 30).unwrap();
         m.write(p + (300 << 30), &[1, 2, 3]).unwrap();
-        assert!(matches!(
-            m.allocate(1, 20 << 30),
-            Err(MemoryError::OutOfMemory { .. })
-        ));
+        assert!(matches!(m.allocate(1, 20 << 30), Err(MemoryError::OutOfMemory { .. })));
         m.free(p).unwrap();
         m.allocate(1, 20 << 30).unwrap();
     }
@@ -652,23 +560,11 @@ mod tests {
         let p = m.allocate(0, 100).unwrap();
         let q = m.allocate(0, 100).unwrap();
         assert!(q - p >= 100 + RED_ZONE - 12);
-        assert!(matches!(
-            m.write(p + 99, &[0; 2]),
-            Err(MemoryError::OutOfBounds { .. })
-        ));
-        assert!(matches!(
-            m.write(p - 1, &[0; 1]),
-            Err(MemoryError::OutOfBounds { .. })
-        ));
+        assert!(matches!(m.write(p + 99, &[0; 2]), Err(MemoryError::OutOfBounds { .. })));
+        assert!(matches!(m.write(p - 1, &[0; 1]), Err(MemoryError::OutOfBounds { .. })));
         m.free(p).unwrap();
-        assert!(matches!(
-            m.read(p, &mut [0; 4]),
-            Err(MemoryError::UseAfterFree { .. })
-        ));
-        assert!(matches!(
-            m.free(p),
-            Err(MemoryError::NotAnAllocation { .. })
-        ));
+        assert!(matches!(m.read(p, &mut [0; 4]), Err(MemoryError::UseAfterFree { .. })));
+        assert!(matches!(m.free(p), Err(MemoryError::NotAnAllocation { .. })));
         assert_eq!(m.allocation(q + 50).unwrap().base, q);
         assert_eq!(m.allocation(q + 100), None);
     }

@@ -60,31 +60,17 @@ pub enum MemoryError {
 impl fmt::Display for MemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MemoryError::OutOfMemory {
-                asked,
-                free,
-                device,
-            } => {
+            MemoryError::OutOfMemory { asked, free, device } => {
                 write!(
                     f,
                     "device {device} has {free} bytes free, {asked} were asked for; free something or raise LIGHTNING_SIM_MEMORY"
                 )
             }
             MemoryError::NoDevice { device, devices } => {
-                write!(
-                    f,
-                    "device {device} does not exist, there are {devices}; set LIGHTNING_SIM_DEVICES"
-                )
+                write!(f, "device {device} does not exist, there are {devices}; set LIGHTNING_SIM_DEVICES")
             }
-            MemoryError::OutOfBounds {
-                address,
-                bytes,
-                nearest,
-            } => {
-                write!(
-                    f,
-                    "{bytes} bytes at {address:#x} are outside every allocation"
-                )?;
+            MemoryError::OutOfBounds { address, bytes, nearest } => {
+                write!(f, "{bytes} bytes at {address:#x} are outside every allocation")?;
                 if let Some((base, len)) = nearest {
                     let end = base + len;
                     if *address >= *base && *address < end {
@@ -94,26 +80,14 @@ impl fmt::Display for MemoryError {
                             address + bytes - end
                         )?;
                     } else if *address >= end {
-                        write!(
-                            f,
-                            "; {} bytes past the end of the allocation {base:#x} of {len} bytes",
-                            address - end
-                        )?;
+                        write!(f, "; {} bytes past the end of the allocation {base:#x} of {len} bytes", address - end)?;
                     } else {
-                        write!(
-                            f,
-                            "; {} bytes before the allocation {base:#x} of {len} bytes",
-                            base - address
-                        )?;
+                        write!(f, "; {} bytes before the allocation {base:#x} of {len} bytes", base - address)?;
                     }
                 }
                 Ok(())
             }
-            MemoryError::UseAfterFree {
-                address,
-                bytes,
-                freed,
-            } => {
+            MemoryError::UseAfterFree { address, bytes, freed } => {
                 write!(
                     f,
                     "{bytes} bytes at {address:#x} lie in the allocation {:#x} of {} bytes, which was freed",

@@ -16,15 +16,9 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Rel
 
 /// A memory error as a fault of the instruction.
 pub(crate) fn memory_fault(e: MemoryError) -> Stop {
-    let kind = if matches!(e, MemoryError::UseAfterFree { .. }) {
-        FaultKind::UseAfterFree
-    } else {
-        FaultKind::OutOfBounds
-    };
-    Stop {
-        kind,
-        message: e.to_string(),
-    }
+    let kind =
+        if matches!(e, MemoryError::UseAfterFree { .. }) { FaultKind::UseAfterFree } else { FaultKind::OutOfBounds };
+    Stop { kind, message: e.to_string() }
 }
 
 /// Reads an element of 1, 2, 4 or 8 bytes.
@@ -85,8 +79,8 @@ impl Unit<'_> {
 
     /// Splits an access by state space and makes addresses relative to it.
     fn resolve(&self, space: Space, addr: &mut [u64; 32], m: u32) -> [Resolved; 4] {
-        let mut out = [Space::Global, Space::Shared, Space::Local, Space::Param]
-            .map(|space| Resolved { space, mask: 0 });
+        let mut out =
+            [Space::Global, Space::Shared, Space::Local, Space::Param].map(|space| Resolved { space, mask: 0 });
         let at = |s: Space| match s {
             Space::Global | Space::Generic => 0,
             Space::Shared => 1,
@@ -118,10 +112,7 @@ impl Unit<'_> {
             if addr[l] & (n as u64 - 1) != 0 {
                 return stop(
                     FaultKind::Misaligned,
-                    format!(
-                        "access of {n} bytes at {:#x} (lane {l}), which is not a multiple of {n}",
-                        addr[l]
-                    ),
+                    format!("access of {n} bytes at {:#x} (lane {l}), which is not a multiple of {n}", addr[l]),
                 );
             }
         }
@@ -213,10 +204,7 @@ impl Unit<'_> {
             if rank >= self.ctas.len() {
                 return stop(
                     FaultKind::OutOfBounds,
-                    format!(
-                        "shared address {a:#x} names rank {rank}, the cluster has {} blocks",
-                        self.ctas.len()
-                    ),
+                    format!("shared address {a:#x} names rank {rank}, the cluster has {} blocks", self.ctas.len()),
                 );
             }
             self.shared_bounds(rank, at, n)?;
@@ -238,8 +226,7 @@ impl Unit<'_> {
             }
             match part.space {
                 Space::Global | Space::Generic => {
-                    let ptr =
-                        self.global_lanes(c, w, pc, &addr, m, n, false, ld.strength.strong())?;
+                    let ptr = self.global_lanes(c, w, pc, &addr, m, n, false, ld.strength.strong())?;
                     for (j, o) in out.iter_mut().enumerate().take(nv) {
                         for l in lanes(m) {
                             // SAFETY: `global_lanes` checked `n` bytes for each lane; addresses are aligned.
@@ -266,8 +253,7 @@ impl Unit<'_> {
                         self.counts.shared_access(&addr, m, n, false);
                     }
                     for l in lanes(m) {
-                        let s = &self.ctas[at[l].0 as usize].shared
-                            [at[l].1 as usize..at[l].1 as usize + n];
+                        let s = &self.ctas[at[l].0 as usize].shared[at[l].1 as usize..at[l].1 as usize + n];
                         take(s, ld.bytes, nv, l, &mut out);
                     }
                 }
@@ -283,10 +269,7 @@ impl Unit<'_> {
                         let Some(s) = self.env.params.get(at..at.saturating_add(n)) else {
                             return stop(
                                 FaultKind::OutOfBounds,
-                                format!(
-                                    "{n} bytes at offset {at} of {} bytes of parameters",
-                                    self.env.params.len()
-                                ),
+                                format!("{n} bytes at offset {at} of {} bytes of parameters", self.env.params.len()),
                             );
                         };
                         take(s, ld.bytes, nv, l, &mut out);
@@ -306,14 +289,7 @@ impl Unit<'_> {
         Ok(())
     }
 
-    pub(crate) fn store(
-        &mut self,
-        c: usize,
-        w: &mut Warp,
-        pc: u32,
-        st: &Store,
-        m: u32,
-    ) -> Step<()> {
+    pub(crate) fn store(&mut self, c: usize, w: &mut Warp, pc: u32, st: &Store, m: u32) -> Step<()> {
         let nv = st.s.len();
         let n = st.bytes * nv;
         let mut addr = self.addresses(w, &st.addr);
@@ -333,8 +309,7 @@ impl Unit<'_> {
                     if self.env.orders && st.strength.strong() {
                         self.release(w, &addr, m, st.strength);
                     }
-                    let ptr =
-                        self.global_lanes(c, w, pc, &addr, m, n, true, st.strength.strong())?;
+                    let ptr = self.global_lanes(c, w, pc, &addr, m, n, true, st.strength.strong())?;
                     for (j, v) in v.iter().enumerate().take(nv) {
                         for l in lanes(m) {
                             // SAFETY: `global_lanes` checked `n` bytes for each lane; addresses are aligned.
@@ -351,8 +326,7 @@ impl Unit<'_> {
                         let (rank, at) = (at[l].0 as usize, at[l].1 as usize);
                         let mut bytes = [0u8; 32];
                         for j in 0..nv {
-                            bytes[j * st.bytes..(j + 1) * st.bytes]
-                                .copy_from_slice(&v[j][l].to_le_bytes()[..st.bytes]);
+                            bytes[j * st.bytes..(j + 1) * st.bytes].copy_from_slice(&v[j][l].to_le_bytes()[..st.bytes]);
                         }
                         if let Some(mbar) = st.mbar {
                             self.store_async(c, w, pc, l, (rank, at), &bytes[..n], mbar)?;
@@ -395,18 +369,11 @@ impl Unit<'_> {
     ) -> Step<()> {
         let (brank, bat) = self.shared_address(w.regs.get(mbar, lane), Space::Shared)?;
         if brank != rank {
-            return stop(
-                FaultKind::MbarrierMisuse,
-                "st.async with an mbarrier of another block than its destination",
-            );
+            return stop(FaultKind::MbarrierMisuse, "st.async with an mbarrier of another block than its destination");
         }
         let i = self.find_mbarrier(brank, bat)?;
         let b = &self.ctas[brank].mbarriers[i];
-        let agent = Agent {
-            entity: b.entity,
-            clock: b.clock,
-            ..Agent::of(c, w, pc)
-        };
+        let agent = Agent { entity: b.entity, clock: b.clock, ..Agent::of(c, w, pc) };
         self.shared_write(&agent, rank, at, data.len(), false, false);
         self.ctas[rank].shared[at..at + data.len()].copy_from_slice(data);
         let knows = w.vc.clone();
@@ -417,14 +384,7 @@ impl Unit<'_> {
         Ok(())
     }
 
-    pub(crate) fn atomic(
-        &mut self,
-        c: usize,
-        w: &mut Warp,
-        pc: u32,
-        a: &Atomic,
-        m: u32,
-    ) -> Step<()> {
+    pub(crate) fn atomic(&mut self, c: usize, w: &mut Warp, pc: u32, a: &Atomic, m: u32) -> Step<()> {
         let nv = a.b.len();
         let n = a.bytes * nv;
         let mut addr = self.addresses(w, &a.addr);
@@ -449,9 +409,7 @@ impl Unit<'_> {
                         for (j, out) in out.iter_mut().enumerate().take(nv) {
                             let (b, cc) = (w.regs.get(a.b[j], l), w.regs.get(a.c, l));
                             // SAFETY: `global_lanes` checked `n` bytes for each lane; addresses are aligned.
-                            let old = unsafe {
-                                exchange(ptr[l].add(j * a.bytes), a.bytes, |old| (a.f)(old, b, cc))
-                            };
+                            let old = unsafe { exchange(ptr[l].add(j * a.bytes), a.bytes, |old| (a.f)(old, b, cc)) };
                             changed |= (a.f)(old, b, cc) != old;
                             out[l] = old;
                         }
@@ -479,22 +437,17 @@ impl Unit<'_> {
                         for (j, out) in out.iter_mut().enumerate().take(nv) {
                             let p = at + j * a.bytes;
                             let mut bytes = [0u8; 8];
-                            bytes[..a.bytes]
-                                .copy_from_slice(&self.ctas[rank].shared[p..p + a.bytes]);
+                            bytes[..a.bytes].copy_from_slice(&self.ctas[rank].shared[p..p + a.bytes]);
                             let old = u64::from_le_bytes(bytes);
                             let new = (a.f)(old, w.regs.get(a.b[j], l), w.regs.get(a.c, l));
                             changed |= new != old;
-                            self.ctas[rank].shared[p..p + a.bytes]
-                                .copy_from_slice(&new.to_le_bytes()[..a.bytes]);
+                            self.ctas[rank].shared[p..p + a.bytes].copy_from_slice(&new.to_le_bytes()[..a.bytes]);
                             out[l] = old;
                         }
                     }
                 }
                 _ => {
-                    return stop(
-                        FaultKind::OutOfBounds,
-                        "atomic on local memory or parameters",
-                    );
+                    return stop(FaultKind::OutOfBounds, "atomic on local memory or parameters");
                 }
             }
         }
@@ -525,10 +478,7 @@ impl Unit<'_> {
             return;
         }
         let mut last = u64::MAX;
-        let mut got = Clock {
-            own: vec![0; w.vc.own.len()],
-            foreign: None,
-        };
+        let mut got = Clock { own: vec![0; w.vc.own.len()], foreign: None };
         let mut any = false;
         if let Ok(table) = self.env.sync.lock() {
             for l in lanes(m) {
@@ -566,26 +516,20 @@ impl Unit<'_> {
         if !self.checks {
             return;
         }
-        let knows = if s.releases() {
-            Some(&w.vc)
-        } else {
-            w.at_fence.as_ref()
-        };
+        let knows = if s.releases() { Some(&w.vc) } else { w.at_fence.as_ref() };
         let Some(k) = knows else { return };
         let warps = self.env.warps * self.env.cluster_size;
-        let own: Arc<[u32]> = k.own[..warps]
-            .iter()
-            .map(|x| x.saturating_sub(self.start_clock))
-            .collect();
+        let own: Arc<[u32]> = k.own[..warps].iter().map(|x| x.saturating_sub(self.start_clock)).collect();
         let mut last = u64::MAX;
         if let Ok(mut table) = self.env.sync.lock() {
             for l in lanes(m) {
                 if addr[l] != last {
                     last = addr[l];
-                    table
-                        .entry(addr[l])
-                        .or_insert_with(SyncObject::default)
-                        .release(self.id, own.clone(), k.foreign.as_ref());
+                    table.entry(addr[l]).or_insert_with(SyncObject::default).release(
+                        self.id,
+                        own.clone(),
+                        k.foreign.as_ref(),
+                    );
                 }
             }
         }
@@ -601,10 +545,7 @@ pub(crate) fn local_offset(w: &Warp, lane: usize, at: u64, n: usize) -> Step<usi
     if end > w.local_bytes as u64 {
         return stop(
             FaultKind::OutOfBounds,
-            format!(
-                "{n} bytes at offset {at} of {} bytes of local memory (lane {lane})",
-                w.local_bytes
-            ),
+            format!("{n} bytes at offset {at} of {} bytes of local memory (lane {lane})", w.local_bytes),
         );
     }
     Ok(lane * w.local_bytes + at as usize)
@@ -632,18 +573,13 @@ unsafe fn exchange(p: *mut u8, n: usize, f: impl Fn(u64) -> u64) -> u64 {
     // SAFETY: passed on to the caller.
     unsafe {
         match n {
-            2 => match AtomicU16::from_ptr(p.cast())
-                .fetch_update(Relaxed, Relaxed, |o| Some(f(o as u64) as u16))
-            {
+            2 => match AtomicU16::from_ptr(p.cast()).fetch_update(Relaxed, Relaxed, |o| Some(f(o as u64) as u16)) {
                 Ok(o) | Err(o) => o as u64,
             },
-            4 => match AtomicU32::from_ptr(p.cast())
-                .fetch_update(Relaxed, Relaxed, |o| Some(f(o as u64) as u32))
-            {
+            4 => match AtomicU32::from_ptr(p.cast()).fetch_update(Relaxed, Relaxed, |o| Some(f(o as u64) as u32)) {
                 Ok(o) | Err(o) => o as u64,
             },
-            _ => match AtomicU64::from_ptr(p.cast()).fetch_update(Relaxed, Relaxed, |o| Some(f(o)))
-            {
+            _ => match AtomicU64::from_ptr(p.cast()).fetch_update(Relaxed, Relaxed, |o| Some(f(o))) {
                 Ok(o) | Err(o) => o,
             },
         }

@@ -48,6 +48,7 @@ mod tile_math;
 mod transfer;
 mod unit;
 mod warp;
+mod warpgroup;
 mod wgmma;
 
 pub use crate::check::fault::{Fault, FaultKind, Place, Report};

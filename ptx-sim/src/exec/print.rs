@@ -16,13 +16,7 @@ const MAX_STRING: usize = 4096;
 
 impl Unit<'_> {
     /// Reads `n` bytes at a generic address on behalf of a lane.
-    fn generic_bytes(
-        &mut self,
-        w: &mut Warp,
-        lane: usize,
-        address: u64,
-        n: usize,
-    ) -> Step<Vec<u8>> {
+    fn generic_bytes(&mut self, w: &mut Warp, lane: usize, address: u64, n: usize) -> Step<Vec<u8>> {
         let (space, at) = window(address);
         let mut out = vec![0u8; n];
         match space {
@@ -38,19 +32,12 @@ impl Unit<'_> {
             Space::Param => match self.env.params.get(at as usize..at as usize + n) {
                 Some(p) => out.copy_from_slice(p),
                 None => {
-                    return stop(
-                        FaultKind::OutOfBounds,
-                        format!("offset {at} of the parameters"),
-                    );
+                    return stop(FaultKind::OutOfBounds, format!("offset {at} of the parameters"));
                 }
             },
             _ => {
                 for (i, b) in out.iter_mut().enumerate() {
-                    let l = match self
-                        .env
-                        .view
-                        .locate(address + i as u64, 1, &mut w.last_range)
-                    {
+                    let l = match self.env.view.locate(address + i as u64, 1, &mut w.last_range) {
                         Ok(l) => l,
                         Err(e) => return Err(super::memory_ops::memory_fault(e)),
                     };
@@ -82,14 +69,7 @@ impl Unit<'_> {
         Ok(u64::from_le_bytes(b))
     }
 
-    pub(crate) fn printf(
-        &mut self,
-        c: usize,
-        w: &mut Warp,
-        m: u32,
-        args: &[Addr],
-        ret: Option<&Addr>,
-    ) -> Step<()> {
+    pub(crate) fn printf(&mut self, c: usize, w: &mut Warp, m: u32, args: &[Addr], ret: Option<&Addr>) -> Step<()> {
         let _ = c;
         for l in lanes(m) {
             let format = self.argument(w, l, &args[0])?;
@@ -133,9 +113,7 @@ impl Unit<'_> {
                               w: &mut Warp|
              -> Step<Option<usize>> {
                 if it.next_if(|x| *x == '*').is_some() {
-                    return Ok(Some(
-                        (next(unit, w, 4)? as u32 as i32).unsigned_abs().min(1000) as usize,
-                    ));
+                    return Ok(Some((next(unit, w, 4)? as u32 as i32).unsigned_abs().min(1000) as usize));
                 }
                 let mut v = None;
                 while let Some(d) = it.next_if(char::is_ascii_digit) {
@@ -144,11 +122,8 @@ impl Unit<'_> {
                 Ok(v)
             };
             let width = number(&mut it, self, w)?.unwrap_or(0);
-            let precision = if it.next_if(|x| *x == '.').is_some() {
-                Some(number(&mut it, self, w)?.unwrap_or(0))
-            } else {
-                None
-            };
+            let precision =
+                if it.next_if(|x| *x == '.').is_some() { Some(number(&mut it, self, w)?.unwrap_or(0)) } else { None };
             let mut wide = false;
             while let Some(x) = it.next_if(|x| "hlzjtL".contains(*x)) {
                 wide |= x != 'h';
@@ -159,16 +134,8 @@ impl Unit<'_> {
                 '%' => "%".to_string(),
                 'd' | 'i' => {
                     let v = next(self, w, n)?;
-                    let v = if wide {
-                        v as i64
-                    } else {
-                        v as u32 as i32 as i64
-                    };
-                    if flags.contains('+') && v >= 0 {
-                        format!("+{v}")
-                    } else {
-                        v.to_string()
-                    }
+                    let v = if wide { v as i64 } else { v as u32 as i32 as i64 };
+                    if flags.contains('+') && v >= 0 { format!("+{v}") } else { v.to_string() }
                 }
                 'u' => next(self, w, n)?.to_string(),
                 'x' | 'X' | 'o' => {
@@ -198,10 +165,7 @@ impl Unit<'_> {
                     }
                 }
                 other => {
-                    return stop(
-                        FaultKind::IllegalInstruction,
-                        format!("printf conversion %{other} is not known"),
-                    );
+                    return stop(FaultKind::IllegalInstruction, format!("printf conversion %{other} is not known"));
                 }
             };
             if kind == 's'
@@ -225,31 +189,17 @@ impl Unit<'_> {
         Ok(out)
     }
 
-    pub(crate) fn assert_failed(
-        &mut self,
-        c: usize,
-        w: &mut Warp,
-        m: u32,
-        args: &[Addr],
-    ) -> Step<Flow> {
+    pub(crate) fn assert_failed(&mut self, c: usize, w: &mut Warp, m: u32, args: &[Addr]) -> Step<Flow> {
         let l = m.trailing_zeros() as usize;
         let message = self.argument(w, l, &args[0])?;
         let file = self.argument(w, l, &args[1])?;
         let at = self.lane_address(w, &args[2], l);
         let at = local_offset(w, l, at, 4)?;
-        let line = u32::from_le_bytes([
-            w.local[at],
-            w.local[at + 1],
-            w.local[at + 2],
-            w.local[at + 3],
-        ]);
+        let line = u32::from_le_bytes([w.local[at], w.local[at + 1], w.local[at + 2], w.local[at + 3]]);
         let message = self.generic_string(w, l, message)?;
         let file = self.generic_string(w, l, file)?;
         let _ = c;
-        stop(
-            FaultKind::Trap,
-            format!("assertion `{message}` failed at {file}:{line} (lane {l})"),
-        )
+        stop(FaultKind::Trap, format!("assertion `{message}` failed at {file}:{line} (lane {l})"))
     }
 }
 
@@ -276,11 +226,7 @@ fn general(v: f64, p: usize) -> String {
     }
     let e = v.abs().log10().floor() as i32;
     let trim = |s: String| {
-        if s.contains('.') {
-            s.trim_end_matches('0').trim_end_matches('.').to_string()
-        } else {
-            s
-        }
+        if s.contains('.') { s.trim_end_matches('0').trim_end_matches('.').to_string() } else { s }
     };
     if e < -4 || e >= p as i32 {
         let s = exponent(v, p - 1);

@@ -14,47 +14,23 @@ use crate::tensormap::{TENSOR_MAP_BYTES, TensorMap};
 /// What an asynchronous copy does.
 pub(crate) enum Copy {
     /// Global to the shared memory of one or more blocks, completing on an mbarrier in each.
-    Load {
-        ranks: Vec<usize>,
-        dst: usize,
-        mbars: Vec<(usize, usize)>,
-        from: Source,
-    },
+    Load { ranks: Vec<usize>, dst: usize, mbars: Vec<(usize, usize)>, from: Source },
     /// Between blocks of the cluster.
-    Peer {
-        src: (usize, usize),
-        dst: (usize, usize),
-        bytes: usize,
-        mbar: (usize, usize),
-    },
+    Peer { src: (usize, usize), dst: (usize, usize), bytes: usize, mbar: (usize, usize) },
     /// Shared to global.
     Store { src: (usize, usize), to: Target },
 }
 
 /// Global side of a load.
 pub(crate) enum Source {
-    Linear {
-        address: u64,
-        bytes: usize,
-    },
-    Tensor {
-        map: Box<TensorMap>,
-        coords: Vec<i32>,
-    },
+    Linear { address: u64, bytes: usize },
+    Tensor { map: Box<TensorMap>, coords: Vec<i32> },
 }
 
 /// Global side of a store.
 pub(crate) enum Target {
-    Linear {
-        address: u64,
-        bytes: usize,
-        reduce: Option<BulkReduce>,
-    },
-    Tensor {
-        map: Box<TensorMap>,
-        coords: Vec<i32>,
-        reduce: Option<ReduceOp>,
-    },
+    Linear { address: u64, bytes: usize, reduce: Option<BulkReduce> },
+    Tensor { map: Box<TensorMap>, coords: Vec<i32>, reduce: Option<ReduceOp> },
 }
 
 /// An operation in flight.
@@ -96,44 +72,18 @@ impl Unit<'_> {
                         self.tensor_operands(c, w, pc, l, map, coords)?;
                     }
                 }
-                Bulk::Load {
-                    dst,
-                    src,
-                    bytes,
-                    mbar,
-                    mask,
-                } => {
+                Bulk::Load { dst, src, bytes, mbar, mask } => {
                     let n = self.linear_size(w, *bytes, l)?;
                     let address = self.lane_address(w, src, l);
                     self.linear_alignment(address)?;
                     let from = Source::Linear { address, bytes: n };
-                    self.issue_load(
-                        c,
-                        w,
-                        pc,
-                        l,
-                        (dst, mbar),
-                        mask.map(|s| w.regs.get(s, l) as u32),
-                        n,
-                        n,
-                        16,
-                        from,
-                    )?;
+                    self.issue_load(c, w, pc, l, (dst, mbar), mask.map(|s| w.regs.get(s, l) as u32), n, n, 16, from)?;
                 }
-                Bulk::TensorLoad {
-                    dst,
-                    map,
-                    coords,
-                    mbar,
-                    mask,
-                } => {
+                Bulk::TensorLoad { dst, map, coords, mbar, mask } => {
                     let (t, coords) = self.tensor_operands(c, w, pc, l, map, coords)?;
                     let (n, span) = (t.transaction_bytes() as usize, t.shared_bytes() as usize);
                     let align = 128;
-                    let from = Source::Tensor {
-                        map: Box::new(t),
-                        coords,
-                    };
+                    let from = Source::Tensor { map: Box::new(t), coords };
                     self.issue_load(
                         c,
                         w,
@@ -147,12 +97,7 @@ impl Unit<'_> {
                         from,
                     )?;
                 }
-                Bulk::Peer {
-                    dst,
-                    src,
-                    bytes,
-                    mbar,
-                } => {
+                Bulk::Peer { dst, src, bytes, mbar } => {
                     let n = self.linear_size(w, *bytes, l)?;
                     let s = self.shared_address(self.lane_address(w, src, l), src.space)?;
                     let d = self.shared_address(self.lane_address(w, dst, l), dst.space)?;
@@ -161,52 +106,24 @@ impl Unit<'_> {
                     self.shared_bounds(s.0, s.1, n)?;
                     self.shared_bounds(d.0, d.1, n)?;
                     self.find_mbarrier(b.0, b.1)?;
-                    self.enqueue(
-                        c,
-                        w,
-                        pc,
-                        Copy::Peer {
-                            src: s,
-                            dst: d,
-                            bytes: n,
-                            mbar: b,
-                        },
-                    );
+                    self.enqueue(c, w, pc, Copy::Peer { src: s, dst: d, bytes: n, mbar: b });
                 }
-                Bulk::Store {
-                    dst,
-                    src,
-                    bytes,
-                    reduce,
-                } => {
+                Bulk::Store { dst, src, bytes, reduce } => {
                     let n = self.linear_size(w, *bytes, l)?;
                     let s = self.shared_address(self.lane_address(w, src, l), src.space)?;
                     let address = self.lane_address(w, dst, l);
                     self.linear_alignment(address | s.1 as u64)?;
                     self.shared_bounds(s.0, s.1, n)?;
-                    let to = Target::Linear {
-                        address,
-                        bytes: n,
-                        reduce: *reduce,
-                    };
+                    let to = Target::Linear { address, bytes: n, reduce: *reduce };
                     let id = self.enqueue(c, w, pc, Copy::Store { src: s, to });
                     w.bulk_open.push(id);
                 }
-                Bulk::TensorStore {
-                    map,
-                    coords,
-                    src,
-                    reduce,
-                } => {
+                Bulk::TensorStore { map, coords, src, reduce } => {
                     let (t, coords) = self.tensor_operands(c, w, pc, l, map, coords)?;
                     let s = self.shared_address(self.lane_address(w, src, l), src.space)?;
                     self.tensor_shared(s.1)?;
                     self.shared_bounds(s.0, s.1, t.shared_bytes() as usize)?;
-                    let to = Target::Tensor {
-                        map: Box::new(t),
-                        coords,
-                        reduce: *reduce,
-                    };
+                    let to = Target::Tensor { map: Box::new(t), coords, reduce: *reduce };
                     let id = self.enqueue(c, w, pc, Copy::Store { src: s, to });
                     w.bulk_open.push(id);
                 }
@@ -220,30 +137,21 @@ impl Unit<'_> {
         if n.is_multiple_of(16) {
             return Ok(n);
         }
-        stop(
-            FaultKind::Misaligned,
-            format!("bulk copy of {n} bytes; a multiple of 16 is expected"),
-        )
+        stop(FaultKind::Misaligned, format!("bulk copy of {n} bytes; a multiple of 16 is expected"))
     }
 
     fn linear_alignment(&self, bits: u64) -> Step<()> {
         if bits.is_multiple_of(16) {
             return Ok(());
         }
-        stop(
-            FaultKind::Misaligned,
-            "bulk copy with an address that is not a multiple of 16",
-        )
+        stop(FaultKind::Misaligned, "bulk copy with an address that is not a multiple of 16")
     }
 
     fn tensor_shared(&self, at: usize) -> Step<()> {
         if at.is_multiple_of(128) {
             return Ok(());
         }
-        stop(
-            FaultKind::Misaligned,
-            format!("tensor copy with shared address {at:#x}, which is not a multiple of 128"),
-        )
+        stop(FaultKind::Misaligned, format!("tensor copy with shared address {at:#x}, which is not a multiple of 128"))
     }
 
     /// Reads and validates a tensor map, and the coordinates of a lane.
@@ -268,17 +176,10 @@ impl Unit<'_> {
         if t.rank as usize != coords.len() {
             return stop(
                 FaultKind::IllegalTensorMap,
-                format!(
-                    "{} coordinates for a tensor map of rank {}",
-                    coords.len(),
-                    t.rank
-                ),
+                format!("{} coordinates for a tensor map of rank {}", coords.len(), t.rank),
             );
         }
-        let coords = coords
-            .iter()
-            .map(|s| w.regs.get(*s, lane) as u32 as i32)
-            .collect();
+        let coords = coords.iter().map(|s| w.regs.get(*s, lane) as u32 as i32).collect();
         Ok((t, coords))
     }
 
@@ -292,25 +193,14 @@ impl Unit<'_> {
     ) -> Step<[u8; TENSOR_MAP_BYTES]> {
         let mut b = [0u8; TENSOR_MAP_BYTES];
         if !address.is_multiple_of(64) {
-            return stop(
-                FaultKind::Misaligned,
-                format!("tensor map at {address:#x}, which is not a multiple of 64"),
-            );
+            return stop(FaultKind::Misaligned, format!("tensor map at {address:#x}, which is not a multiple of 64"));
         }
         if space == Space::Param || address >= PARAM_WINDOW {
-            let at = (address
-                - if space == Space::Param {
-                    0
-                } else {
-                    PARAM_WINDOW
-                }) as usize;
+            let at = (address - if space == Space::Param { 0 } else { PARAM_WINDOW }) as usize;
             match self.env.params.get(at..at + TENSOR_MAP_BYTES) {
                 Some(p) => b.copy_from_slice(p),
                 None => {
-                    return stop(
-                        FaultKind::OutOfBounds,
-                        format!("tensor map at offset {at} of the parameters"),
-                    );
+                    return stop(FaultKind::OutOfBounds, format!("tensor map at offset {at} of the parameters"));
                 }
             }
             return Ok(b);
@@ -323,10 +213,7 @@ impl Unit<'_> {
             b.copy_from_slice(&self.ctas[rank].shared[at..at + TENSOR_MAP_BYTES]);
             return Ok(b);
         }
-        let l = self
-            .env
-            .view
-            .locate(address, TENSOR_MAP_BYTES, &mut w.last_range);
+        let l = self.env.view.locate(address, TENSOR_MAP_BYTES, &mut w.last_range);
         let l = match l {
             Ok(l) => l,
             Err(e) => return stop(FaultKind::OutOfBounds, format!("tensor map: {e}")),
@@ -364,11 +251,7 @@ impl Unit<'_> {
                 if m == 0 || (m & 0xffff) >> self.ctas.len() != 0 {
                     return stop(
                         FaultKind::IllegalInstruction,
-                        format!(
-                            "multicast mask {:#06x} in a cluster of {} blocks",
-                            m & 0xffff,
-                            self.ctas.len()
-                        ),
+                        format!("multicast mask {:#06x} in a cluster of {} blocks", m & 0xffff, self.ctas.len()),
                     );
                 }
                 lanes(m & 0xffff).collect()
@@ -383,17 +266,7 @@ impl Unit<'_> {
             mbars.push((b, bat));
         }
         self.counts.tensor_bytes += (bytes * ranks.len()) as u64;
-        self.enqueue(
-            c,
-            w,
-            pc,
-            Copy::Load {
-                ranks,
-                dst: at,
-                mbars,
-                from,
-            },
-        );
+        self.enqueue(c, w, pc, Copy::Load { ranks, dst: at, mbars, from });
         Ok(())
     }
 
@@ -407,13 +280,7 @@ impl Unit<'_> {
                 b.address,
                 self.entity_name(entity)
             );
-            self.find(
-                FaultKind::MissingProxyFence,
-                c,
-                Some(w.id),
-                Some(pc),
-                message,
-            );
+            self.find(FaultKind::MissingProxyFence, c, Some(w.id), Some(pc), message);
         }
     }
 
@@ -470,9 +337,7 @@ impl Unit<'_> {
             let (cta, warp, pc) = (op.cta, op.warp, op.pc);
             if let Err(s) = self.execute(op) {
                 self.find(s.kind, cta, Some(warp), Some(pc), s.message);
-                self.env
-                    .stop
-                    .store(true, std::sync::atomic::Ordering::Relaxed);
+                self.env.stop.store(true, std::sync::atomic::Ordering::Relaxed);
                 return;
             }
         }

@@ -65,13 +65,7 @@ impl Unit<'_> {
             } else if quiet > DEADLOCK_TURNS {
                 let text = self.waiters();
                 let (cta, warp, pc) = self.first_waiter();
-                self.find(
-                    FaultKind::Deadlock,
-                    cta,
-                    warp,
-                    pc,
-                    format!("no warp can go on: {text}"),
-                );
+                self.find(FaultKind::Deadlock, cta, warp, pc, format!("no warp can go on: {text}"));
                 return Err(());
             }
         }
@@ -80,13 +74,7 @@ impl Unit<'_> {
     fn first_waiter(&self) -> (usize, Option<usize>, Option<u32>) {
         for c in &self.ctas {
             if let Some(w) = c.warps.iter().flatten().find(|w| !w.done()) {
-                let pc = w.groups.first().map(|g| {
-                    if w.wait == Wait::No {
-                        g.pc
-                    } else {
-                        g.pc.saturating_sub(1)
-                    }
-                });
+                let pc = w.groups.first().map(|g| if w.wait == Wait::No { g.pc } else { g.pc.saturating_sub(1) });
                 return (c.rank, Some(w.id), pc);
             }
         }
@@ -97,13 +85,7 @@ impl Unit<'_> {
     pub(crate) fn report_idle(&mut self) {
         let text = self.waiters();
         let (cta, warp, pc) = self.first_waiter();
-        self.find(
-            FaultKind::Deadlock,
-            cta,
-            warp,
-            pc,
-            format!("no block makes progress: {text}"),
-        );
+        self.find(FaultKind::Deadlock, cta, warp, pc, format!("no block makes progress: {text}"));
     }
 
     /// One turn over all warps. Returns whether some warp ran code that does not merely test a barrier.
@@ -131,13 +113,16 @@ impl Unit<'_> {
             };
             if let Wait::Registers(n) = w.wait {
                 self.try_registers(c, &mut w, n);
+            } else if let Wait::Wgmma(keep) = w.wait
+                && let Err(s) = self.try_wgmma(c, &mut w, keep)
+            {
+                let pc = w.groups.first().map(|g| g.pc.saturating_sub(1));
+                self.find(s.kind, c, Some(id), pc, s.message);
+                self.ctas[c].warps[id] = Some(w);
+                return Err(());
             }
             if w.runnable() {
-                let quantum = if random {
-                    32 + (self.random.next_u64() & 255) as u32
-                } else {
-                    128
-                };
+                let quantum = if random { 32 + (self.random.next_u64() & 255) as u32 } else { 128 };
                 let result = self.run_warp(c, &mut w, quantum);
                 busy |= !w.spun && w.wait == Wait::No;
                 if let Err((pc, s)) = result {
@@ -243,13 +228,7 @@ impl Unit<'_> {
                                         v[l],
                                         targets.len()
                                     );
-                                    return Err((
-                                        pc,
-                                        Stop {
-                                            kind: FaultKind::IllegalInstruction,
-                                            message,
-                                        },
-                                    ));
+                                    return Err((pc, Stop { kind: FaultKind::IllegalInstruction, message }));
                                 }
                             }
                         }
@@ -354,19 +333,11 @@ impl Unit<'_> {
     #[inline(always)]
     fn trace_segment(&mut self, w: &Warp, from: u32, to: u32) {
         let x = (w.entity as u64) << 48 ^ (from as u64) << 24 ^ to as u64;
-        self.trace = (self.trace ^ x)
-            .wrapping_mul(0x0000_0100_0000_01b3)
-            .rotate_left(17);
+        self.trace = (self.trace ^ x).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
     }
 
     /// Decides whether the lanes of an instruction that needs several lanes are there: `None` to wait, or those to run.
-    fn gather(
-        &self,
-        w: &Warp,
-        inst: &crate::ptx::program::Inst,
-        gm: u32,
-        m: u32,
-    ) -> Step<Option<u32>> {
+    fn gather(&self, w: &Warp, inst: &crate::ptx::program::Inst, gm: u32, m: u32) -> Step<Option<u32>> {
         match inst.together {
             Together::No => Ok(Some(m)),
             Together::Live | Together::All => {
@@ -374,9 +345,7 @@ impl Unit<'_> {
                     let gone = !w.live;
                     return stop(
                         FaultKind::Divergence,
-                        format!(
-                            "the instruction needs all 32 lanes, lanes {gone:#010x} have exited or never existed"
-                        ),
+                        format!("the instruction needs all 32 lanes, lanes {gone:#010x} have exited or never existed"),
                     );
                 }
                 if gm != w.live {
@@ -405,18 +374,12 @@ impl Unit<'_> {
                     if mine >> l & 1 == 0 {
                         return stop(
                             FaultKind::Divergence,
-                            format!(
-                                "lane {l} executes with the mask {mine:#010x}, which does not name it"
-                            ),
+                            format!("lane {l} executes with the mask {mine:#010x}, which does not name it"),
                         );
                     }
                 }
                 let needed = member & w.live;
-                if same & needed != needed {
-                    Ok(None)
-                } else {
-                    Ok(Some(same))
-                }
+                if same & needed != needed { Ok(None) } else { Ok(Some(same)) }
             }
         }
     }
@@ -427,25 +390,14 @@ impl Unit<'_> {
             .iter()
             .map(|g| {
                 let i = &self.env.program.insts[g.pc as usize];
-                format!(
-                    "lanes {:#010x} at line {} `{}`",
-                    g.mask,
-                    i.line,
-                    self.env.module.line(i.line)
-                )
+                format!("lanes {:#010x} at line {} `{}`", g.mask, i.line, self.env.module.line(i.line))
             })
             .collect();
-        let exited = if w.live == u32::MAX {
-            String::new()
-        } else {
-            format!("; lanes {:#010x} are not running", !w.live)
-        };
+        let exited =
+            if w.live == u32::MAX { String::new() } else { format!("; lanes {:#010x} are not running", !w.live) };
         Stop {
             kind: FaultKind::Divergence,
-            message: format!(
-                "lanes wait for each other at different instructions: {}{exited}",
-                at.join("; ")
-            ),
+            message: format!("lanes wait for each other at different instructions: {}{exited}", at.join("; ")),
         }
     }
 

@@ -138,11 +138,7 @@ pub struct SettingsError {
 
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}={:?} is not usable; set it to {} or unset it",
-            self.variable, self.value, self.expected
-        )
+        write!(f, "{}={:?} is not usable; set it to {} or unset it", self.variable, self.value, self.expected)
     }
 }
 
@@ -163,11 +159,7 @@ impl Settings {
     /// As [`Settings::from_env`].
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Settings, SettingsError> {
         let mut s = Settings::default();
-        let bad = |variable, value: &str, expected| SettingsError {
-            variable,
-            value: value.to_string(),
-            expected,
-        };
+        let bad = |variable, value: &str, expected| SettingsError { variable, value: value.to_string(), expected };
         if let Some(v) = lookup("LIGHTNING_SIM") {
             match v.as_str() {
                 "" | "check" => {}
@@ -179,20 +171,12 @@ impl Settings {
             }
         }
         if let Some(v) = lookup("LIGHTNING_SIM_SEED") {
-            s.seed = v
-                .parse()
-                .map_err(|_| bad("LIGHTNING_SIM_SEED", &v, "an integer"))?;
+            s.seed = v.parse().map_err(|_| bad("LIGHTNING_SIM_SEED", &v, "an integer"))?;
         }
         if let Some(v) = lookup("LIGHTNING_SIM_THREADS") {
-            let n: usize = v
-                .parse()
-                .map_err(|_| bad("LIGHTNING_SIM_THREADS", &v, "an integer from 1 to 1024"))?;
+            let n: usize = v.parse().map_err(|_| bad("LIGHTNING_SIM_THREADS", &v, "an integer from 1 to 1024"))?;
             if !(1..=1024).contains(&n) {
-                return Err(bad(
-                    "LIGHTNING_SIM_THREADS",
-                    &v,
-                    "an integer from 1 to 1024",
-                ));
+                return Err(bad("LIGHTNING_SIM_THREADS", &v, "an integer from 1 to 1024"));
             }
             s.host_threads = n;
         }
@@ -201,11 +185,7 @@ impl Settings {
                 "random" => Schedule::Random,
                 "round-robin" => Schedule::RoundRobin,
                 _ => {
-                    return Err(bad(
-                        "LIGHTNING_SIM_SCHEDULE",
-                        &v,
-                        "`random` or `round-robin`",
-                    ));
+                    return Err(bad("LIGHTNING_SIM_SCHEDULE", &v, "`random` or `round-robin`"));
                 }
             };
         }
@@ -224,9 +204,7 @@ impl Settings {
                 .ok_or_else(|| bad("LIGHTNING_SIM_MEMORY", &v, expected))?;
         }
         if let Some(v) = lookup("LIGHTNING_SIM_DEVICES") {
-            let n: usize = v
-                .parse()
-                .map_err(|_| bad("LIGHTNING_SIM_DEVICES", &v, "an integer from 1 to 16"))?;
+            let n: usize = v.parse().map_err(|_| bad("LIGHTNING_SIM_DEVICES", &v, "an integer from 1 to 16"))?;
             if !(1..=16).contains(&n) {
                 return Err(bad("LIGHTNING_SIM_DEVICES", &v, "an integer from 1 to 16"));
             }
@@ -276,14 +254,8 @@ mod tests {
         ])
         .unwrap();
         assert!(!s.checks && !s.counts);
-        assert_eq!(
-            (s.seed, s.host_threads, s.schedule),
-            (77, 3, Schedule::RoundRobin)
-        );
-        assert_eq!(
-            (s.architecture, s.memory_bytes, s.devices),
-            (Architecture::H200, 3 << 30, 2)
-        );
+        assert_eq!((s.seed, s.host_threads, s.schedule), (77, 3, Schedule::RoundRobin));
+        assert_eq!((s.architecture, s.memory_bytes, s.devices), (Architecture::H200, 3 << 30, 2));
     }
 
     #[test]

@@ -26,9 +26,9 @@ impl Unit<'_> {
             Op::ReadClock(clock, d) => {
                 let t = self.instructions;
                 let v = match clock {
-                    Clock::Clock32 | Clock::GlobalTimerLo => t & 0xffff_ffff,
-                    Clock::ClockHi | Clock::GlobalTimerHi => t >> 32,
-                    Clock::Clock64 | Clock::GlobalTimer => t,
+                    Clock::Counter32 | Clock::GlobalTimerLo => t & 0xffff_ffff,
+                    Clock::CounterHi | Clock::GlobalTimerHi => t >> 32,
+                    Clock::Counter64 | Clock::GlobalTimer => t,
                 };
                 w.regs.put_wide(*d, m, &[v; 32]);
             }
@@ -45,12 +45,7 @@ impl Unit<'_> {
             Op::Hint(a) => {
                 let _ = a;
             }
-            Op::IsSpace {
-                d,
-                a,
-                space,
-                cluster,
-            } => {
+            Op::IsSpace { d, a, space, cluster } => {
                 let v = *w.regs.r64(*a);
                 let mut bits = 0;
                 for l in lanes(m) {
@@ -60,42 +55,25 @@ impl Unit<'_> {
                 }
                 w.regs.put_pred(*d, m, bits);
             }
-            Op::Mapa {
-                d,
-                a,
-                rank,
-                generic,
-            } => {
+            Op::Mapa { d, a, rank, generic } => {
                 for l in lanes(m) {
                     let r = w.regs.get(*rank, l);
                     if r as usize >= self.ctas.len() {
                         return stop(
                             FaultKind::IllegalInstruction,
-                            format!(
-                                "mapa to rank {r}, the cluster has {} blocks",
-                                self.ctas.len()
-                            ),
+                            format!("mapa to rank {r}, the cluster has {} blocks", self.ctas.len()),
                         );
                     }
                     let x = w.regs.get(*a, l);
-                    let low = if *generic {
-                        x - SHARED_WINDOW.min(x)
-                    } else {
-                        x
-                    };
+                    let low = if *generic { x - SHARED_WINDOW.min(x) } else { x };
                     let v = (low & 0xff_ffff) | r << 24;
-                    w.regs
-                        .set(*d, l, if *generic { v + SHARED_WINDOW } else { v });
+                    w.regs.set(*d, l, if *generic { v + SHARED_WINDOW } else { v });
                 }
             }
             Op::CtaRank { d, a, generic } => {
                 for l in lanes(m) {
                     let x = w.regs.get(*a, l);
-                    let low = if *generic {
-                        x - SHARED_WINDOW.min(x)
-                    } else {
-                        x
-                    };
+                    let low = if *generic { x - SHARED_WINDOW.min(x) } else { x };
                     w.regs.set(*d, l, low >> 24 & 0xff);
                 }
             }
@@ -105,22 +83,9 @@ impl Unit<'_> {
             Op::ClusterArrive { relaxed } => return self.cluster_arrive(c, w, *relaxed),
             Op::ClusterWait => return self.cluster_wait(c, w),
             Op::Fence(f) => self.fence(w, *f),
-            Op::CpAsync {
-                dst,
-                src,
-                bytes,
-                src_bytes,
-                ignore,
-            } => self.cp_async(
-                c,
-                w,
-                pc,
-                m,
-                (dst, src),
-                *bytes as usize,
-                *src_bytes,
-                *ignore,
-            )?,
+            Op::CpAsync { dst, src, bytes, src_bytes, ignore } => {
+                self.cp_async(c, w, pc, m, (dst, src), *bytes as usize, *src_bytes, *ignore)?
+            }
             Op::CpAsyncCommit => self.cp_async_commit(w, m),
             Op::CpAsyncWait { keep } => self.cp_async_wait(c, w, m, *keep),
             Op::Mbar(b) => return self.mbarrier(c, w, pc, b, m),
@@ -131,18 +96,13 @@ impl Unit<'_> {
                 }
             }
             Op::Bulk(b) => self.bulk(c, w, pc, b, m)?,
-            Op::TensormapReplace { map, field, value } => {
-                self.tensormap_replace(c, w, pc, m, map, *field, *value)?
-            }
-            Op::TensormapCopy { dst, src, bytes } => {
-                self.tensormap_copy(c, w, pc, m, dst, src, *bytes as usize)?
-            }
+            Op::TensormapReplace { map, field, value } => self.tensormap_replace(c, w, pc, m, map, *field, *value)?,
+            Op::TensormapCopy { dst, src, bytes } => self.tensormap_copy(c, w, pc, m, dst, src, *bytes as usize)?,
             Op::LdMatrix { addr, d, trans } => self.ldmatrix(c, w, pc, addr, d, *trans)?,
             Op::StMatrix { addr, s, trans } => self.stmatrix(c, w, pc, addr, s, *trans)?,
             Op::MovMatrix { d, a } => {
                 let v = *w.regs.r32(*a);
-                let half =
-                    |row: usize, col: usize| v[row * 4 + col / 2] >> (16 * (col & 1)) & 0xffff;
+                let half = |row: usize, col: usize| v[row * 4 + col / 2] >> (16 * (col & 1)) & 0xffff;
                 let out: [u32; 32] = std::array::from_fn(|l| {
                     let (row, col) = (l / 4, l % 4 * 2);
                     half(col, row) | half(col + 1, row) << 16
@@ -159,7 +119,7 @@ impl Unit<'_> {
                 let open = std::mem::take(&mut w.wgmma_open);
                 w.wgmma_groups.push_back(open);
             }
-            Op::WgmmaWait { keep } => self.wgmma_wait(c, w, *keep as usize)?,
+            Op::WgmmaWait { keep } => return self.wgmma_wait(c, w, *keep as usize),
             Op::SetMaxNreg { inc, count } => return self.set_max_registers(c, w, *inc, *count),
             Op::GridDepLaunch => env.launched_dependents.store(true, Ordering::Relaxed),
             Op::GridDepWait => {}
@@ -203,9 +163,7 @@ impl Unit<'_> {
             if count < per_thread {
                 return stop(
                     FaultKind::OverSubscription,
-                    format!(
-                        "setmaxnreg.inc {count} below the {per_thread} registers that the warp has"
-                    ),
+                    format!("setmaxnreg.inc {count} below the {per_thread} registers that the warp has"),
                 );
             }
             let need = (count - per_thread) as i64;
@@ -218,9 +176,7 @@ impl Unit<'_> {
             if count > per_thread && self.env.registers_known {
                 return stop(
                     FaultKind::OverSubscription,
-                    format!(
-                        "setmaxnreg.dec {count} above the {per_thread} registers that the warp has"
-                    ),
+                    format!("setmaxnreg.dec {count} above the {per_thread} registers that the warp has"),
                 );
             }
             self.ctas[c].free_registers += per_thread as i64 - count as i64;

@@ -6,9 +6,7 @@ use super::warp::Warp;
 use crate::check::fault::FaultKind;
 use crate::ptx::program::{Addr, MapField, Slot};
 use crate::ptx::types::Space;
-use crate::tensormap::{
-    DataType, Field, L2Promotion, OobFill, Swizzle, TENSOR_MAP_BYTES, TensorMap,
-};
+use crate::tensormap::{DataType, Field, L2Promotion, OobFill, Swizzle, TENSOR_MAP_BYTES, TensorMap};
 
 /// A map of which no field was set yet.
 const BLANK: TensorMap = TensorMap {
@@ -83,15 +81,7 @@ impl Unit<'_> {
         self.put_bytes(c, w, pc, to, dst.space, &bytes)
     }
 
-    fn put_bytes(
-        &mut self,
-        c: usize,
-        w: &mut Warp,
-        pc: u32,
-        address: u64,
-        space: Space,
-        bytes: &[u8],
-    ) -> Step<()> {
+    fn put_bytes(&mut self, c: usize, w: &mut Warp, pc: u32, address: u64, space: Space, bytes: &[u8]) -> Step<()> {
         self.progress += 1;
         if space == Space::Shared || address >= crate::ptx::decode::SHARED_WINDOW {
             let (rank, at) = self.shared_address(address, space)?;

@@ -29,10 +29,7 @@ impl SpreadA {
 
     /// With the opposite sign.
     pub(crate) fn negated(&self) -> SpreadA {
-        SpreadA {
-            k: self.k,
-            data: self.data.iter().map(|r| r.map(|x| -x)).collect(),
-        }
+        SpreadA { k: self.k, data: self.data.iter().map(|r| r.map(|x| -x)).collect() }
     }
 }
 
@@ -79,12 +76,8 @@ fn mac_avx512(a: &SpreadA, b: &[[f32; 8]], acc: Rows<'_>) {
     // SAFETY: all pointers stay within the arrays: rows have 32 floats, `b` has 8 per k; both lengths are checked above.
     unsafe {
         let p: [*mut f32; 4] = acc.map(|r| r.as_mut_ptr().cast::<f32>());
-        let mut r: [__m512; 8] =
-            std::array::from_fn(|i| _mm512_loadu_ps(p[i / 2].add(16 * (i & 1))));
-        let (lo, hi) = (
-            a.data.as_ptr().cast::<f32>(),
-            a.data.as_ptr().add(a.k).cast::<f32>(),
-        );
+        let mut r: [__m512; 8] = std::array::from_fn(|i| _mm512_loadu_ps(p[i / 2].add(16 * (i & 1))));
+        let (lo, hi) = (a.data.as_ptr().cast::<f32>(), a.data.as_ptr().add(a.k).cast::<f32>());
         for (kk, b) in b.iter().enumerate().take(a.k) {
             let b0 = _mm512_broadcast_f32x4(_mm_loadu_ps(b.as_ptr()));
             let b1 = _mm512_broadcast_f32x4(_mm_loadu_ps(b.as_ptr().add(4)));
@@ -142,16 +135,11 @@ mod tests {
     #[test]
     fn versions_agree_with_a_plain_product() {
         let k = 16;
-        let a: Vec<f32> = (0..16 * k)
-            .map(|i| ((i * 37 % 101) as f32 - 50.0) / 8.0)
-            .collect();
-        let b: Vec<f32> = (0..k * 8)
-            .map(|i| ((i * 53 % 97) as f32 - 48.0) / 4.0)
-            .collect();
+        let a: Vec<f32> = (0..16 * k).map(|i| ((i * 37 % 101) as f32 - 50.0) / 8.0).collect();
+        let b: Vec<f32> = (0..k * 8).map(|i| ((i * 53 % 97) as f32 - 48.0) / 4.0).collect();
         let spread = SpreadA::new(k, &a).negated();
-        let grouped: Vec<[f32; 8]> = (0..k)
-            .map(|kk| std::array::from_fn(|i| b[kk * 8 + 2 * (i % 4) + i / 4]))
-            .collect();
+        let grouped: Vec<[f32; 8]> =
+            (0..k).map(|kk| std::array::from_fn(|i| b[kk * 8 + 2 * (i % 4) + i / 4])).collect();
         for f in [select(), mac] {
             let mut acc = [[1f32.to_bits(); 32]; 4];
             f(&spread, &grouped, acc.each_mut());
@@ -159,8 +147,7 @@ mod tests {
                 for (l, x) in row.iter().enumerate() {
                     let x = f32::from_bits(*x);
                     let (r, c) = (l / 4 + 8 * (i >> 1), 2 * (l % 4) + (i & 1));
-                    let want: f32 =
-                        1.0 - (0..k).map(|kk| a[r * k + kk] * b[kk * 8 + c]).sum::<f32>();
+                    let want: f32 = 1.0 - (0..k).map(|kk| a[r * k + kk] * b[kk * 8 + c]).sum::<f32>();
                     assert!((x - want).abs() <= 1e-3 * want.abs().max(1.0), "{x} {want}");
                 }
             }

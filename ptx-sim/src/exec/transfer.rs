@@ -17,12 +17,7 @@ impl Unit<'_> {
             self.ctas[r].in_flight -= 1;
         }
         match &op.copy {
-            Copy::Load {
-                ranks,
-                dst,
-                mbars,
-                from,
-            } => {
+            Copy::Load { ranks, dst, mbars, from } => {
                 let bytes = match from {
                     Source::Linear { bytes, .. } => *bytes,
                     Source::Tensor { map, .. } => map.transaction_bytes() as usize,
@@ -32,22 +27,13 @@ impl Unit<'_> {
                     let b = &self.ctas[*brank].mbarriers[i];
                     let agent = agent(&op, b.entity, b.clock);
                     match from {
-                        Source::Linear { address, bytes } => {
-                            self.load_linear(&agent, *rank, *dst, *address, *bytes)?
-                        }
-                        Source::Tensor { map, coords } => {
-                            self.load_box(&agent, *rank, *dst, map, coords)?
-                        }
+                        Source::Linear { address, bytes } => self.load_linear(&agent, *rank, *dst, *address, *bytes)?,
+                        Source::Tensor { map, coords } => self.load_box(&agent, *rank, *dst, map, coords)?,
                     }
                     self.complete_transaction(*brank, i, bytes as i64, Some(&op.knows))?;
                 }
             }
-            Copy::Peer {
-                src,
-                dst,
-                bytes,
-                mbar,
-            } => {
+            Copy::Peer { src, dst, bytes, mbar } => {
                 let i = self.find_mbarrier(mbar.0, mbar.1)?;
                 let b = &self.ctas[mbar.0].mbarriers[i];
                 let reader = agent(&op, self.bulk_entity(op.entity), op.clock);
@@ -63,35 +49,20 @@ impl Unit<'_> {
             Copy::Store { src, to } => {
                 let reader = agent(&op, self.bulk_entity(op.entity), op.clock);
                 match to {
-                    Target::Linear {
-                        address,
-                        bytes,
-                        reduce,
-                    } => {
+                    Target::Linear { address, bytes, reduce } => {
                         self.shared_read(&reader, src.0, src.1, *bytes);
                         self.counts.tensor_bytes += *bytes as u64;
                         let data = self.ctas[src.0].shared[src.1..src.1 + bytes].to_vec();
                         self.store_bytes(&reader, &data, *address, reduce.map(|r| (r.op, r.ty)))?;
                     }
-                    Target::Tensor {
-                        map,
-                        coords,
-                        reduce,
-                    } => self.store_box(&reader, *src, map, coords, *reduce)?,
+                    Target::Tensor { map, coords, reduce } => self.store_box(&reader, *src, map, coords, *reduce)?,
                 }
             }
         }
         Ok(())
     }
 
-    fn load_box(
-        &mut self,
-        a: &Agent<'_>,
-        rank: usize,
-        dst: usize,
-        map: &TensorMap,
-        coords: &[i32],
-    ) -> Step<()> {
+    fn load_box(&mut self, a: &Agent<'_>, rank: usize, dst: usize, map: &TensorMap, coords: &[i32]) -> Step<()> {
         let (bytes, span) = (map.row_bytes() as usize, map.shared_bytes() as usize);
         self.shared_bounds(rank, dst, span)?;
         // A swizzle permutes chunks within rows: where rows are dense the box as a whole is what is written.
@@ -186,47 +157,23 @@ impl Unit<'_> {
                 }
             }
             self.counts.tensor_bytes += valid as u64;
-            self.store_bytes(
-                a,
-                &row[first..first + valid],
-                r.global,
-                reduce.map(|op| (op, ty)),
-            )?;
+            self.store_bytes(a, &row[first..first + valid], r.global, reduce.map(|op| (op, ty)))?;
         }
         Ok(())
     }
 
     /// Copies bytes from global to shared memory.
-    fn load_linear(
-        &mut self,
-        a: &Agent<'_>,
-        rank: usize,
-        at: usize,
-        address: u64,
-        n: usize,
-    ) -> Step<()> {
+    fn load_linear(&mut self, a: &Agent<'_>, rank: usize, at: usize, address: u64, n: usize) -> Step<()> {
         self.shared_bounds(rank, at, n)?;
         self.shared_write(a, rank, at, n, true, false);
         self.for_pages(a, address, n, false, |unit, done, ptr, k| {
             // SAFETY: `for_pages` checked the global range; the shared range was checked above.
-            unsafe {
-                std::ptr::copy_nonoverlapping(
-                    ptr,
-                    unit.ctas[rank].shared.as_mut_ptr().add(at + done),
-                    k,
-                )
-            }
+            unsafe { std::ptr::copy_nonoverlapping(ptr, unit.ctas[rank].shared.as_mut_ptr().add(at + done), k) }
         })
     }
 
     /// Copies or reduces bytes into global memory.
-    fn store_bytes(
-        &mut self,
-        a: &Agent<'_>,
-        data: &[u8],
-        address: u64,
-        reduce: Option<(ReduceOp, Ty)>,
-    ) -> Step<()> {
+    fn store_bytes(&mut self, a: &Agent<'_>, data: &[u8], address: u64, reduce: Option<(ReduceOp, Ty)>) -> Step<()> {
         let Some((op, ty)) = reduce else {
             return self.for_pages(a, address, data.len(), true, |_, done, ptr, k| {
                 // SAFETY: `for_pages` checked the global range and its lengths add up to `data`.
@@ -245,10 +192,7 @@ impl Unit<'_> {
             };
             self.global_check(a, l.page, at, size, true, true);
             if !reduce_element(l.ptr, u64::from_le_bytes(v), op, ty) {
-                return stop(
-                    FaultKind::IllegalInstruction,
-                    format!("bulk reduction {op:?} of {ty:?}"),
-                );
+                return stop(FaultKind::IllegalInstruction, format!("bulk reduction {op:?} of {ty:?}"));
             }
         }
         Ok(())

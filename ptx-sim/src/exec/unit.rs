@@ -21,10 +21,7 @@ pub(crate) struct Stop {
 }
 
 pub(crate) fn stop<T>(kind: FaultKind, message: impl Into<String>) -> Result<T, Stop> {
-    Err(Stop {
-        kind,
-        message: message.into(),
-    })
+    Err(Stop { kind, message: message.into() })
 }
 
 pub(crate) type Step<T> = Result<T, Stop>;
@@ -137,9 +134,7 @@ impl<'a> Unit<'a> {
             index: [0; 3],
             rank,
             shared: Vec::new(),
-            warps: (0..env.warps)
-                .map(|_| Some(Box::new(Warp::new())))
-                .collect(),
+            warps: (0..env.warps).map(|_| Some(Box::new(Warp::new()))).collect(),
             live_warps: 0,
             barriers: (0..16).map(|_| NamedBarrier::default()).collect(),
             mbarriers: Vec::new(),
@@ -180,8 +175,7 @@ impl<'a> Unit<'a> {
     pub(crate) fn start(&mut self, id: u32) {
         let env = self.env;
         self.id = id;
-        self.random =
-            Random::new(env.settings.seed ^ (id as u64).wrapping_mul(0xd134_2543_de82_ef95));
+        self.random = Random::new(env.settings.seed ^ (id as u64).wrapping_mul(0xd134_2543_de82_ef95));
         self.start_clock = self.max_clock + 1;
         if self.start_clock > u32::MAX / 2 {
             // Clocks are about to run out: forget all shadows and begin again.
@@ -211,14 +205,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    fn start_cta(
-        &mut self,
-        rank: usize,
-        index: [u32; 3],
-        inner: [u32; 3],
-        cluster: [u32; 3],
-        entities: usize,
-    ) {
+    fn start_cta(&mut self, rank: usize, index: [u32; 3], inner: [u32; 3], cluster: [u32; 3], entities: usize) {
         let env = self.env;
         let start = self.start_clock;
         let cta = &mut self.ctas[rank];
@@ -243,8 +230,8 @@ impl<'a> Unit<'a> {
             };
         }
         if self.checks {
-            cta.shadow
-                .reset(env.shared_end, env.warps, rank * env.warps);
+            let groups = env.group_entity(rank, 0);
+            cta.shadow.reset(env.shared_end, env.warps, rank * env.warps, groups);
         }
         let p = env.program;
         for (id, w) in cta.warps.iter_mut().enumerate() {
@@ -283,9 +270,12 @@ impl<'a> Unit<'a> {
 
     /// Entity of an mbarrier of a block.
     pub(crate) fn mbarrier_entity(&self, rank: usize, index: usize) -> usize {
-        3 * self.env.warps * self.env.cluster_size
-            + rank * MBARRIER_ENTITIES
-            + index % MBARRIER_ENTITIES
+        3 * self.env.warps * self.env.cluster_size + rank * MBARRIER_ENTITIES + index % MBARRIER_ENTITIES
+    }
+
+    /// Entity of the `wgmma` operations of a warpgroup.
+    pub(crate) fn group_entity(&self, rank: usize, group: usize) -> usize {
+        self.env.group_entity(rank, group)
     }
 
     /// What an entity is, for reports.
@@ -293,11 +283,7 @@ impl<'a> Unit<'a> {
         let n = self.env.warps * self.env.cluster_size;
         let warp = |w: usize| {
             let (rank, w) = (w / self.env.warps, w % self.env.warps);
-            if self.env.cluster_size > 1 {
-                format!("warp {w} of block rank {rank}")
-            } else {
-                format!("warp {w}")
-            }
+            if self.env.cluster_size > 1 { format!("warp {w} of block rank {rank}") } else { format!("warp {w}") }
         };
         if e < n {
             warp(e)
@@ -305,13 +291,12 @@ impl<'a> Unit<'a> {
             format!("cp.async of {}", warp(e - n))
         } else if e < 3 * n {
             format!("bulk copy of {}", warp(e - 2 * n))
+        } else if let Some(g) = e.checked_sub(self.env.group_entity(0, 0)) {
+            let first = g / self.env.warpgroups() * self.env.warps + g % self.env.warpgroups() * 4;
+            format!("wgmma of the warpgroup of {}", warp(first))
         } else {
             let i = e - 3 * n;
-            format!(
-                "bulk copy to mbarrier {} of block rank {}",
-                i % MBARRIER_ENTITIES,
-                i / MBARRIER_ENTITIES
-            )
+            format!("bulk copy to mbarrier {} of block rank {}", i % MBARRIER_ENTITIES, i / MBARRIER_ENTITIES)
         }
     }
 
@@ -331,17 +316,9 @@ impl<'a> Unit<'a> {
             kernel: self.env.kernel.name.clone(),
             ptx_line: inst.map_or(0, |i| i.line),
             instruction: inst.map_or(String::new(), |i| self.env.module.line(i.line).to_string()),
-            source: inst.and_then(|i| i.loc).map(|(f, l)| {
-                (
-                    self.env
-                        .module
-                        .files
-                        .get(&f)
-                        .cloned()
-                        .unwrap_or_else(|| format!("file {f}")),
-                    l,
-                )
-            }),
+            source: inst
+                .and_then(|i| i.loc)
+                .map(|(f, l)| (self.env.module.files.get(&f).cloned().unwrap_or_else(|| format!("file {f}")), l)),
             cta: self.ctas[cta].index,
             warp: warp.map(|w| w as u32),
         }
@@ -349,31 +326,15 @@ impl<'a> Unit<'a> {
 
     /// Records a finding; the same kind at the same line is kept once per unit.
     #[cold]
-    pub(crate) fn find(
-        &mut self,
-        kind: FaultKind,
-        cta: usize,
-        warp: Option<usize>,
-        pc: Option<u32>,
-        message: String,
-    ) {
-        let line = pc
-            .and_then(|p| self.env.program.insts.get(p as usize))
-            .map_or(0, |i| i.line);
+    pub(crate) fn find(&mut self, kind: FaultKind, cta: usize, warp: Option<usize>, pc: Option<u32>, message: String) {
+        let line = pc.and_then(|p| self.env.program.insts.get(p as usize)).map_or(0, |i| i.line);
         if self.reports.len() >= Fault::MAX_REPORTS
-            || self
-                .reports
-                .iter()
-                .any(|r| r.kind == kind && r.place.ptx_line == line)
+            || self.reports.iter().any(|r| r.kind == kind && r.place.ptx_line == line)
         {
             return;
         }
         let place = self.place(cta, warp, pc);
-        self.reports.push(Report {
-            kind,
-            place,
-            message,
-        });
+        self.reports.push(Report { kind, place, message });
     }
 
     /// State of every warp that has not exited, for a deadlock report.
@@ -386,32 +347,18 @@ impl<'a> Unit<'a> {
                     s += &format!("rank {} ", c.rank);
                 }
                 s += &format!("warp {}: ", w.id);
-                let at = |pc: u32| {
-                    self.env
-                        .program
-                        .insts
-                        .get(pc as usize)
-                        .map_or(0, |i| i.line)
-                };
+                let at = |pc: u32| self.env.program.insts.get(pc as usize).map_or(0, |i| i.line);
                 match w.wait {
                     Wait::Barrier(id) => {
                         let b = &c.barriers[id as usize];
-                        let all = if b.expected == u32::MAX {
-                            c.live_warps as u32
-                        } else {
-                            b.expected
-                        };
+                        let all = if b.expected == u32::MAX { c.live_warps as u32 } else { b.expected };
                         s += &format!("barrier {id} ({} of {all} warps arrived)", b.arrived);
                     }
                     Wait::Cluster => {
-                        s += &format!(
-                            "cluster barrier ({} of {} warps arrived)",
-                            self.cluster.arrived, self.live_warps
-                        )
+                        s += &format!("cluster barrier ({} of {} warps arrived)", self.cluster.arrived, self.live_warps)
                     }
-                    Wait::Registers(n) => {
-                        s += &format!("setmaxnreg.inc {n} ({} registers free)", c.free_registers)
-                    }
+                    Wait::Registers(n) => s += &format!("setmaxnreg.inc {n} ({} registers free)", c.free_registers),
+                    Wait::Wgmma(_) => s += "wgmma.wait_group, another warp of the group has not issued the same wgmma",
                     Wait::No => s += "spinning",
                 }
                 let lines: Vec<String> = w
@@ -470,8 +417,8 @@ fn init_row(
             Special::WarpId => all(warp as u64),
             Special::NwarpId => all(env.warps as u64),
             Special::SmId => {
-                let linear = index[0] as u64
-                    + env.grid[0] as u64 * (index[1] as u64 + env.grid[1] as u64 * index[2] as u64);
+                let linear =
+                    index[0] as u64 + env.grid[0] as u64 * (index[1] as u64 + env.grid[1] as u64 * index[2] as u64);
                 all(linear % env.settings.architecture.multiprocessors() as u64)
             }
             Special::NsmId => all(env.settings.architecture.multiprocessors() as u64),

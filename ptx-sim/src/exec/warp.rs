@@ -29,6 +29,8 @@ pub(crate) enum Wait {
     Barrier(u32),
     Cluster,
     Registers(u32),
+    /// For the other warps of its group to issue what it waits for; keeps some groups pending.
+    Wgmma(u32),
 }
 
 /// One `cp.async` of a lane whose data has not arrived.
@@ -89,6 +91,9 @@ pub(crate) struct Warp {
     // wgmma
     pub(crate) wgmma_open: Vec<PendingWgmma>,
     pub(crate) wgmma_groups: VecDeque<Vec<PendingWgmma>>,
+    /// Operations that were waited for, and those whose results exist: some other warp of the group waited.
+    pub(crate) wgmma_retired: u32,
+    pub(crate) wgmma_executed: u32,
     /// Rows written since the last `wgmma.fence`, which a `wgmma` may not use; empty without `wgmma`.
     pub(crate) dirty: Vec<bool>,
     pub(crate) fenced_once: bool,
@@ -124,6 +129,8 @@ impl Warp {
             bulk_groups: VecDeque::new(),
             wgmma_open: Vec::new(),
             wgmma_groups: VecDeque::new(),
+            wgmma_retired: 0,
+            wgmma_executed: 0,
             dirty: Vec::new(),
             fenced_once: false,
             registers: 0,
@@ -137,11 +144,7 @@ impl Warp {
         self.id = id;
         self.entity = entity;
         self.groups.clear();
-        self.groups.push(Group {
-            pc,
-            mask: live,
-            state: GroupState::Ready,
-        });
+        self.groups.push(Group { pc, mask: live, state: GroupState::Ready });
         self.live = live;
         self.wait = Wait::No;
         self.stale = 0;
@@ -155,6 +158,8 @@ impl Warp {
         self.bulk_groups.clear();
         self.wgmma_open.clear();
         self.wgmma_groups.clear();
+        self.wgmma_retired = 0;
+        self.wgmma_executed = 0;
         self.dirty.clear();
         self.fenced_once = false;
         self.cluster_arrived = false;
@@ -180,14 +185,7 @@ impl Warp {
                 self.groups[i].mask |= mask;
                 self.groups[i].state = GroupState::Ready;
             }
-            Err(i) => self.groups.insert(
-                i,
-                Group {
-                    pc,
-                    mask,
-                    state: GroupState::Ready,
-                },
-            ),
+            Err(i) => self.groups.insert(i, Group { pc, mask, state: GroupState::Ready }),
         }
     }
 

@@ -92,11 +92,7 @@ impl Unit<'_> {
         let mut bad = None;
         for_each_slot(&inst.op, &mut |s, written| {
             if accumulators.contains(&s) {
-                bad = Some(if written {
-                    "writes an accumulator"
-                } else {
-                    "reads an accumulator"
-                });
+                bad = Some(if written { "writes an accumulator" } else { "reads an accumulator" });
             } else if written && sources.contains(&s) {
                 bad = Some("overwrites a register of A");
             }
@@ -104,9 +100,7 @@ impl Unit<'_> {
         match bad {
             Some(what) => stop(
                 FaultKind::WgmmaMisuse,
-                format!(
-                    "the instruction {what} of a wgmma in flight; wait with wgmma.wait_group first"
-                ),
+                format!("the instruction {what} of a wgmma in flight; wait with wgmma.wait_group first"),
             ),
             None => Ok(()),
         }
@@ -115,81 +109,39 @@ impl Unit<'_> {
     pub(crate) fn wgmma_issue(&mut self, w: &mut Warp, pc: u32, x: &Wgmma) -> Step<()> {
         if self.checks {
             if !w.fenced_once {
-                return stop(
-                    FaultKind::WgmmaMisuse,
-                    "wgmma without a wgmma.fence before it",
-                );
+                return stop(FaultKind::WgmmaMisuse, "wgmma without a wgmma.fence before it");
             }
             let dirty = |s: &Slot| w.dirty.get(s.index()).copied().unwrap_or(false);
             let uses_d = w.regs.pred(x.scale_d) & 1 == 1;
             if (uses_d && x.d.iter().any(dirty)) || (!x.a_in_shared && x.ra.iter().any(dirty)) {
-                return stop(
-                    FaultKind::WgmmaMisuse,
-                    "registers of the wgmma were written after the last wgmma.fence",
-                );
+                return stop(FaultKind::WgmmaMisuse, "registers of the wgmma were written after the last wgmma.fence");
             }
         }
         if w.id / 4 * 4 + 4 > self.env.warps {
-            return stop(
-                FaultKind::Divergence,
-                "wgmma in a warpgroup of fewer than four warps",
-            );
+            return stop(FaultKind::Divergence, "wgmma in a warpgroup of fewer than four warps");
         }
         let uniform = |w: &Warp, s: Slot, what: &str| -> Step<u64> {
             let v = w.regs.wide(s);
             if v.iter().all(|x| *x == v[0]) {
                 return Ok(v[0]);
             }
-            stop(
-                FaultKind::IllegalDescriptor,
-                format!("{what} differs between the lanes of a warp"),
-            )
+            stop(FaultKind::IllegalDescriptor, format!("{what} differs between the lanes of a warp"))
         };
         let desc_b = uniform(w, x.desc_b, "the descriptor of B")?;
-        let desc_a = if x.a_in_shared {
-            uniform(w, x.ra[0], "the descriptor of A")?
-        } else {
-            0
-        };
+        let desc_a = if x.a_in_shared { uniform(w, x.ra[0], "the descriptor of A")? } else { 0 };
         let scale_d = uniform(w, x.scale_d, "scale-d")? & 1 == 1;
-        let a = if x.a_in_shared {
-            Vec::new()
-        } else {
-            x.ra.iter().map(|s| *w.regs.r32(*s)).collect()
-        };
+        let a = if x.a_in_shared { Vec::new() } else { x.ra.iter().map(|s| *w.regs.r32(*s)).collect() };
         for (used, d) in [(x.a_in_shared, desc_a), (true, desc_b)] {
             if used && let Err(e) = MatrixDescriptor::decode(d) {
                 return stop(FaultKind::IllegalDescriptor, e.to_string());
             }
         }
-        w.wgmma_open.push(PendingWgmma {
-            pc,
-            desc_a,
-            desc_b,
-            scale_d,
-            a,
-        });
+        w.wgmma_open.push(PendingWgmma { pc, desc_a, desc_b, scale_d, a });
         Ok(())
     }
 
-    pub(crate) fn wgmma_wait(&mut self, c: usize, w: &mut Warp, keep: usize) -> Step<()> {
-        while w.wgmma_groups.len() > keep {
-            for p in w.wgmma_groups.pop_front().unwrap_or_default() {
-                self.wgmma_execute(c, w, &p)?;
-            }
-        }
-        // Operations that were never committed complete no earlier than a wait for everything.
-        if keep == 0 && !w.wgmma_open.is_empty() && self.checks {
-            return stop(
-                FaultKind::WgmmaMisuse,
-                "wgmma operations were issued but not committed before the wait",
-            );
-        }
-        self.progress += 1;
-        Ok(())
-    }
-
-    fn wgmma_execute(&mut self, c: usize, w: &mut Warp, p: &PendingWgmma) -> Step<()> {
+    /// Executes an operation for one warp; `clock` is that of the reads of its warpgroup.
+    pub(super) fn wgmma_execute(&mut self, c: usize, w: &mut Warp, p: &PendingWgmma, clock: u32) -> Step<()> {
         let env = self.env;
         let Op::Wgmma(x) = &env.program.insts[p.pc as usize].op else {
             return Ok(());
@@ -206,7 +158,7 @@ impl Unit<'_> {
                 k_major: !x.trans_a,
                 grouped: false,
             };
-            Some(self.tile(c, w, p.pc, key, None)?)
+            Some(self.tile(c, w, (p.pc, clock), key, None)?)
         } else {
             None
         };
@@ -219,7 +171,7 @@ impl Unit<'_> {
             k_major: !x.trans_b,
             grouped: true,
         };
-        let t = self.tile(c, w, p.pc, key, a)?;
+        let t = self.tile(c, w, (p.pc, clock), key, a)?;
         let tiles = &self.ctas[c].tiles.tiles;
         let b = &tiles[t].grouped;
         let owned;
@@ -246,12 +198,8 @@ impl Unit<'_> {
             let d = &x.d[j * per..(j + 1) * per];
             let b = &b[j * k..(j + 1) * k];
             if x.acc == Ty::F32
-                && let Ok(mut rows) = w.regs.r.get_disjoint_mut([
-                    d[0].index(),
-                    d[1].index(),
-                    d[2].index(),
-                    d[3].index(),
-                ])
+                && let Ok(mut rows) =
+                    w.regs.r.get_disjoint_mut([d[0].index(), d[1].index(), d[2].index(), d[3].index()])
             {
                 if !p.scale_d {
                     rows.iter_mut().for_each(|r| r.fill(0));
@@ -259,11 +207,7 @@ impl Unit<'_> {
                 (env.mac)(a, b, rows);
                 continue;
             }
-            let mut acc = if p.scale_d {
-                load_acc(&w.regs, x.acc, d)
-            } else {
-                [[0; 32]; 4]
-            };
+            let mut acc = if p.scale_d { load_acc(&w.regs, x.acc, d) } else { [[0; 32]; 4] };
             (env.mac)(a, b, acc.each_mut());
             store_acc(&mut w.regs, x.acc, d, &acc);
         }
@@ -275,7 +219,7 @@ impl Unit<'_> {
         &mut self,
         c: usize,
         w: &Warp,
-        pc: u32,
+        (pc, clock): (u32, u32),
         key: TileKey,
         keep: Option<usize>,
     ) -> Step<usize> {
@@ -300,10 +244,7 @@ impl Unit<'_> {
             }
         };
         let t = &cache.tiles[i];
-        let fresh = t.key == Some(key)
-            && t.versions
-                .iter()
-                .all(|(b, v)| cta.versions[*b as usize] == *v);
+        let fresh = t.key == Some(key) && t.versions.iter().all(|(b, v)| cta.versions[*b as usize] == *v);
         if !fresh {
             let mut t = std::mem::take(&mut cache.tiles[i]);
             if t.key != Some(key) {
@@ -319,13 +260,8 @@ impl Unit<'_> {
         }
         if self.checks {
             let t = &cta.tiles.tiles[i];
-            let who = Who {
-                entity: w.entity,
-                clock: w.clock(),
-                knows: &w.vc,
-                fenced: Some(&w.fenced),
-            };
-            cta.shadow.read_chunks(&t.chunks, &who);
+            let who = Who { entity: w.entity, clock, knows: &w.vc, fenced: Some(&w.fenced) };
+            cta.shadow.read_chunks(&t.chunks, w.id / 4, clock);
             let at = t.chunks.first().copied().unwrap_or(0) as usize;
             let conflict = t.writers.iter().find_map(|x| who.conflict(x, at));
             let uninitialised = t.uninitialised;
@@ -341,22 +277,17 @@ impl Unit<'_> {
             }
             if let Some(x) = conflict {
                 let (kind, e, how) = match x {
-                    Conflict::ProxyFence { entity, .. } => (
-                        FaultKind::MissingProxyFence,
-                        entity,
-                        "wrote without fence.proxy.async after it",
-                    ),
+                    Conflict::ProxyFence { entity, .. } => {
+                        (FaultKind::MissingProxyFence, entity, "wrote without fence.proxy.async after it")
+                    }
                     Conflict::ReadAfterWrite { entity, .. }
                     | Conflict::WriteAfterWrite { entity, .. }
-                    | Conflict::WriteAfterRead { entity, .. } => {
-                        (FaultKind::SharedRace, entity, "wrote, unordered")
-                    }
+                    | Conflict::WriteAfterRead { entity, .. } => (FaultKind::SharedRace, entity, "wrote, unordered"),
                 };
                 let (me, other) = (self.entity_name(w.entity), self.entity_name(e));
                 let offset = at as i64 - SHARED_START as i64;
-                let message = format!(
-                    "wgmma of {me} reads the tile at offset {offset} of shared memory, which {other} {how}"
-                );
+                let message =
+                    format!("wgmma of {me} reads the tile at offset {offset} of shared memory, which {other} {how}");
                 self.find(kind, c, Some(w.id), Some(pc), message);
             }
         }
@@ -375,14 +306,11 @@ impl Tile {
         self.chunks.clear();
         if key.k_major {
             for r in 0..key.count {
-                self.chunks
-                    .extend((0..key.k / per).map(|q| d.k_major_chunk(key.first + r, q)));
+                self.chunks.extend((0..key.k / per).map(|q| d.k_major_chunk(key.first + r, q)));
             }
         } else {
             for kk in 0..key.k {
-                self.chunks.extend(
-                    (0..key.count / per).map(|q| d.mn_major_chunk(key.first / per + q, kk)),
-                );
+                self.chunks.extend((0..key.count / per).map(|q| d.mn_major_chunk(key.first / per + q, kk)));
             }
         }
         for at in &self.chunks {
@@ -391,10 +319,7 @@ impl Tile {
                 let offset = at as i64 - SHARED_START as i64;
                 return stop(
                     FaultKind::OutOfBounds,
-                    format!(
-                        "the descriptor {:#018x} reaches offset {offset} of shared memory",
-                        key.descriptor
-                    ),
+                    format!("the descriptor {:#018x} reaches offset {offset} of shared memory", key.descriptor),
                 );
             }
         }
@@ -422,11 +347,7 @@ impl Tile {
             let row = if key.k_major { k / per } else { count / per };
             for (line, chunks) in self.chunks.chunks_exact(row).enumerate() {
                 for (q, at) in chunks.iter().enumerate() {
-                    decode_elements(
-                        key.element,
-                        &shared[*at as usize..*at as usize + 16],
-                        &mut v[..per],
-                    );
+                    decode_elements(key.element, &shared[*at as usize..*at as usize + 16], &mut v[..per]);
                     if key.k_major {
                         let (j, i) = (line / 8 * k + q * per, place(line));
                         for (g, x) in self.grouped[j..j + per].iter_mut().zip(&v) {
@@ -442,10 +363,7 @@ impl Tile {
             }
             return;
         }
-        let spread = self.spread.get_or_insert_with(|| SpreadA {
-            k,
-            data: Vec::new(),
-        });
+        let spread = self.spread.get_or_insert_with(|| SpreadA { k, data: Vec::new() });
         spread.k = k;
         spread.data.resize(2 * k, [0f32; 32]);
         let mut put = |r: usize, kk: usize, x: f32| {
@@ -454,17 +372,9 @@ impl Tile {
         let row = if key.k_major { k / per } else { count / per };
         for (line, chunks) in self.chunks.chunks_exact(row).enumerate() {
             for (q, at) in chunks.iter().enumerate() {
-                decode_elements(
-                    key.element,
-                    &shared[*at as usize..*at as usize + 16],
-                    &mut v[..per],
-                );
+                decode_elements(key.element, &shared[*at as usize..*at as usize + 16], &mut v[..per]);
                 for (i, x) in v[..per].iter().enumerate() {
-                    if key.k_major {
-                        put(line, q * per + i, *x)
-                    } else {
-                        put(q * per + i, line, *x)
-                    }
+                    if key.k_major { put(line, q * per + i, *x) } else { put(q * per + i, line, *x) }
                 }
             }
         }
@@ -480,15 +390,10 @@ fn integer(w: &mut Warp, x: &Wgmma, scale_d: bool, a: &SpreadA, b: &[[f32; 8]]) 
             let v: [u32; 32] = std::array::from_fn(|l| {
                 let col = (i & 1) * 4 + l % 4;
                 let start = if scale_d { old[l] as i32 as i64 } else { 0 };
-                let sum = (0..x.k)
-                    .map(|k| a.data[(i >> 1) * x.k + k][l] as i64 * b[j * x.k + k][col] as i64)
-                    .sum::<i64>()
-                    + start;
-                if x.satfinite {
-                    sum.clamp(i32::MIN as i64, i32::MAX as i64) as u32
-                } else {
-                    sum as u32
-                }
+                let sum =
+                    (0..x.k).map(|k| a.data[(i >> 1) * x.k + k][l] as i64 * b[j * x.k + k][col] as i64).sum::<i64>()
+                        + start;
+                if x.satfinite { sum.clamp(i32::MIN as i64, i32::MAX as i64) as u32 } else { sum as u32 }
             });
             w.regs.put32(d, FULL, &v);
         }

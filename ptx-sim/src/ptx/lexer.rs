@@ -39,11 +39,7 @@ pub(crate) fn tokenize(text: &str) -> Result<Vec<Token<'_>>, LoadError> {
     let b = text.as_bytes();
     let mut out = Vec::with_capacity(text.len() / 4);
     let (mut i, mut line) = (0usize, 1u32);
-    let err = |line: u32, message: String| LoadError {
-        line,
-        message,
-        unsupported: false,
-    };
+    let err = |line: u32, message: String| LoadError { line, message, unsupported: false };
     while i < b.len() {
         let c = b[i];
         if c == b'\n' {
@@ -69,15 +65,9 @@ pub(crate) fn tokenize(text: &str) -> Result<Vec<Token<'_>>, LoadError> {
                 i += 1;
             }
             if b.get(i) != Some(&b'"') {
-                return Err(err(
-                    line,
-                    "string without an end; close it with a quotation mark".to_string(),
-                ));
+                return Err(err(line, "string without an end; close it with a quotation mark".to_string()));
             }
-            out.push(Token {
-                tok: Tok::Str(&text[start..i]),
-                line,
-            });
+            out.push(Token { tok: Tok::Str(&text[start..i]), line });
             i += 1;
         } else if word_start(c) {
             let start = i;
@@ -85,26 +75,17 @@ pub(crate) fn tokenize(text: &str) -> Result<Vec<Token<'_>>, LoadError> {
             loop {
                 match b.get(i) {
                     Some(&x) if word_part(x) => i += 1,
-                    Some(b':')
-                        if b.get(i + 1) == Some(&b':')
-                            && b.get(i + 2).is_some_and(|x| word_part(*x)) =>
-                    {
-                        i += 2
-                    }
+                    Some(b':') if b.get(i + 1) == Some(&b':') && b.get(i + 2).is_some_and(|x| word_part(*x)) => i += 2,
                     _ => break,
                 }
             }
-            out.push(Token {
-                tok: Tok::Word(&text[start..i]),
-                line,
-            });
+            out.push(Token { tok: Tok::Word(&text[start..i]), line });
         } else if c.is_ascii_digit() {
             let start = i;
             while i < b.len() && (b[i].is_ascii_alphanumeric() || b[i] == b'.') {
                 // An exponent may carry a sign, but `0x1e+4` is an addition.
-                let exponent = matches!(b[i], b'e' | b'E')
-                    && !text[start..i].starts_with("0x")
-                    && text[start..i].contains('.');
+                let exponent =
+                    matches!(b[i], b'e' | b'E') && !text[start..i].starts_with("0x") && text[start..i].contains('.');
                 i += 1;
                 if exponent && matches!(b.get(i), Some(b'+' | b'-')) {
                     i += 1;
@@ -114,16 +95,10 @@ pub(crate) fn tokenize(text: &str) -> Result<Vec<Token<'_>>, LoadError> {
             let tok = number(t).ok_or_else(|| err(line, format!("`{t}` is not a number")))?;
             out.push(Token { tok, line });
         } else if c.is_ascii() {
-            out.push(Token {
-                tok: Tok::Punct(c as char),
-                line,
-            });
+            out.push(Token { tok: Tok::Punct(c as char), line });
             i += 1;
         } else {
-            return Err(err(
-                line,
-                format!("byte {c:#04x} is not part of PTX; pass PTX text in ASCII"),
-            ));
+            return Err(err(line, format!("byte {c:#04x} is not part of PTX; pass PTX text in ASCII")));
         }
     }
     Ok(out)
@@ -132,18 +107,10 @@ pub(crate) fn tokenize(text: &str) -> Result<Vec<Token<'_>>, LoadError> {
 fn number(t: &str) -> Option<Tok<'static>> {
     let hex = |s: &str| u64::from_str_radix(s, 16).ok();
     if let Some(h) = t.strip_prefix("0f").or(t.strip_prefix("0F")) {
-        return if h.len() == 8 {
-            hex(h).map(|v| Tok::F32(v as u32))
-        } else {
-            None
-        };
+        return if h.len() == 8 { hex(h).map(|v| Tok::F32(v as u32)) } else { None };
     }
     if let Some(h) = t.strip_prefix("0d").or(t.strip_prefix("0D")) {
-        return if h.len() == 16 {
-            hex(h).map(Tok::F64)
-        } else {
-            None
-        };
+        return if h.len() == 16 { hex(h).map(Tok::F64) } else { None };
     }
     if t.contains('.') {
         return t.parse::<f64>().ok().map(|v| Tok::F64(v.to_bits()));

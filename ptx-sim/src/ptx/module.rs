@@ -139,31 +139,15 @@ impl Module {
                 functions.insert(alias, f);
             }
         }
-        let shared: Vec<Decl<'_>> = text
-            .variables
-            .iter()
-            .filter(|d| d.space == ".shared")
-            .cloned()
-            .collect();
-        let placed: Vec<&Decl<'_>> = text
-            .variables
-            .iter()
-            .filter(|d| d.space != ".shared")
-            .collect();
+        let shared: Vec<Decl<'_>> = text.variables.iter().filter(|d| d.space == ".shared").cloned().collect();
+        let placed: Vec<&Decl<'_>> = text.variables.iter().filter(|d| d.space != ".shared").collect();
         let mut index: HashMap<&str, usize> = HashMap::new();
         for (i, d) in placed.iter().enumerate() {
             index.insert(d.name, i);
         }
-        let variables = placed
-            .iter()
-            .map(|d| variable(d, &index))
-            .collect::<Result<Vec<_>, _>>()?;
+        let variables = placed.iter().map(|d| variable(d, &index)).collect::<Result<Vec<_>, _>>()?;
         let mut kernels = Vec::new();
-        for f in text
-            .functions
-            .iter()
-            .filter(|f| f.entry && f.body.is_some())
-        {
+        for f in text.functions.iter().filter(|f| f.entry && f.body.is_some()) {
             kernels.push(kernel(f, &functions, &index, &shared)?);
         }
         Ok(Module {
@@ -171,11 +155,7 @@ impl Module {
             variables,
             target: text.target.to_string(),
             version: text.version,
-            files: text
-                .files
-                .iter()
-                .map(|(n, s)| (*n, s.to_string()))
-                .collect(),
+            files: text.files.iter().map(|(n, s)| (*n, s.to_string())).collect(),
             text: ptx.to_string(),
         })
     }
@@ -187,65 +167,36 @@ impl Module {
 
     /// The text of a line of the PTX, trimmed.
     pub(crate) fn line(&self, line: u32) -> &str {
-        self.text
-            .lines()
-            .nth((line as usize).saturating_sub(1))
-            .unwrap_or("")
-            .trim()
+        self.text.lines().nth((line as usize).saturating_sub(1)).unwrap_or("").trim()
     }
 }
 
 fn check_header(text: &Text<'_>) -> Result<(), LoadError> {
-    let fail = |message: String, unsupported| {
-        Err(LoadError {
-            line: 1,
-            message,
-            unsupported,
-        })
-    };
+    let fail = |message: String, unsupported| Err(LoadError { line: 1, message, unsupported });
     if text.version == (0, 0) {
         return fail("no .version directive; this is not PTX".to_string(), false);
     }
     if text.version > (9, 0) {
         let (a, b) = text.version;
-        return fail(
-            format!("PTX ISA {a}.{b} is newer than 9.0; compile with CUDA 13.0"),
-            true,
-        );
+        return fail(format!("PTX ISA {a}.{b} is newer than 9.0; compile with CUDA 13.0"), true);
     }
-    let sm = text
-        .target
-        .strip_prefix("sm_")
-        .map(|t| t.trim_end_matches(['a', 'f']))
-        .and_then(|t| t.parse::<u32>().ok());
+    let sm =
+        text.target.strip_prefix("sm_").map(|t| t.trim_end_matches(['a', 'f'])).and_then(|t| t.parse::<u32>().ok());
     match sm {
-        None => fail(
-            format!("target `{}` is not known; sm_90a is expected", text.target),
-            true,
-        ),
+        None => fail(format!("target `{}` is not known; sm_90a is expected", text.target), true),
         Some(n) if n > 90 => fail(
-            format!(
-                "target `{}` is newer than the virtual device (sm_90a); compile for sm_90a",
-                text.target
-            ),
+            format!("target `{}` is newer than the virtual device (sm_90a); compile for sm_90a", text.target),
             true,
         ),
-        Some(n) if n < 90 && text.target.ends_with('a') => fail(
-            format!("target `{}` is not the device's", text.target),
-            true,
-        ),
+        Some(n) if n < 90 && text.target.ends_with('a') => {
+            fail(format!("target `{}` is not the device's", text.target), true)
+        }
         Some(_) => Ok(()),
     }
 }
 
 fn variable(d: &Decl<'_>, index: &HashMap<&str, usize>) -> Result<Variable, LoadError> {
-    let fail = |message: String| {
-        Err(LoadError {
-            line: d.line,
-            message,
-            unsupported: false,
-        })
-    };
+    let fail = |message: String| Err(LoadError { line: d.line, message, unsupported: false });
     let space = match d.space {
         ".const" => VariableSpace::Const,
         ".global" => VariableSpace::Global,
@@ -266,10 +217,7 @@ fn variable(d: &Decl<'_>, index: &HashMap<&str, usize>) -> Result<Variable, Load
     for (i, item) in d.init.iter().enumerate() {
         let at = i * size;
         if at + size > bytes {
-            return fail(format!(
-                "`{}` has more initial values than elements",
-                d.name
-            ));
+            return fail(format!("`{}` has more initial values than elements", d.name));
         }
         let bits = match item {
             InitItem::Bits(v) => *v,
@@ -277,10 +225,7 @@ fn variable(d: &Decl<'_>, index: &HashMap<&str, usize>) -> Result<Variable, Load
             InitItem::F64(v) => *v,
             InitItem::Symbol { name, offset } => {
                 let Some(target) = index.get(name) else {
-                    return fail(format!(
-                        "`{name}` in the initial value of `{}` is not a variable",
-                        d.name
-                    ));
+                    return fail(format!("`{name}` in the initial value of `{}` is not a variable", d.name));
                 };
                 if size != 8 {
                     return fail(format!("the address of `{name}` needs eight bytes"));
@@ -291,14 +236,7 @@ fn variable(d: &Decl<'_>, index: &HashMap<&str, usize>) -> Result<Variable, Load
         };
         initial[at..at + size].copy_from_slice(&bits.to_le_bytes()[..size]);
     }
-    Ok(Variable {
-        name: d.name.to_string(),
-        space,
-        bytes,
-        align: d.align,
-        initial,
-        relocations,
-    })
+    Ok(Variable { name: d.name.to_string(), space, bytes, align: d.align, initial, relocations })
 }
 
 fn kernel<'a>(
@@ -313,12 +251,7 @@ fn kernel<'a>(
     for p in &f.params {
         let bytes = p.ty.size() * p.elements.unwrap_or(1);
         at = at.div_ceil(p.align) * p.align;
-        params.push(Parameter {
-            name: p.name.to_string(),
-            offset: at,
-            bytes,
-            align: p.align,
-        });
+        params.push(Parameter { name: p.name.to_string(), offset: at, bytes, align: p.align });
         names.push((p.name, at));
         at += bytes;
         if at > 32_764 {
@@ -361,9 +294,7 @@ fn kernel<'a>(
             other => {
                 return Err(LoadError {
                     line: f.line,
-                    message: format!(
-                        "kernel attribute `{other}` is not supported by the virtual device"
-                    ),
+                    message: format!("kernel attribute `{other}` is not supported by the virtual device"),
                     unsupported: true,
                 });
             }

@@ -99,13 +99,7 @@ pub(crate) fn for_each_slot(op: &Op, f: &mut dyn FnMut(Slot, bool)) {
                 f(p, false);
             }
         }
-        Op::CpAsync {
-            dst,
-            src,
-            src_bytes,
-            ignore,
-            ..
-        } => {
+        Op::CpAsync { dst, src, src_bytes, ignore, .. } => {
             addr(dst, f);
             addr(src, f);
             src_bytes.iter().chain(ignore).for_each(|s| f(*s, false));
@@ -115,9 +109,7 @@ pub(crate) fn for_each_slot(op: &Op, f: &mut dyn FnMut(Slot, bool)) {
             f(m.d, true);
             match &m.kind {
                 MbarKind::Init { count } => f(*count, false),
-                MbarKind::Arrive { count, expect, .. } => {
-                    count.iter().chain(expect).for_each(|s| f(*s, false))
-                }
+                MbarKind::Arrive { count, expect, .. } => count.iter().chain(expect).for_each(|s| f(*s, false)),
                 MbarKind::ExpectTx { bytes } | MbarKind::CompleteTx { bytes } => f(*bytes, false),
                 MbarKind::Wait { phase, .. } => f(*phase, false),
                 MbarKind::Inval | MbarKind::CpAsyncArrive { .. } => {}
@@ -128,29 +120,16 @@ pub(crate) fn for_each_slot(op: &Op, f: &mut dyn FnMut(Slot, bool)) {
             f(*state, false);
         }
         Op::Bulk(b) => match b.as_ref() {
-            Bulk::Load {
-                dst,
-                src,
-                bytes,
-                mbar,
-                mask,
-            } => {
+            Bulk::Load { dst, src, bytes, mbar, mask } => {
                 [dst, src, mbar].iter().for_each(|a| addr(a, f));
                 f(*bytes, false);
                 mask.iter().for_each(|s| f(*s, false));
             }
-            Bulk::Peer {
-                dst,
-                src,
-                bytes,
-                mbar,
-            } => {
+            Bulk::Peer { dst, src, bytes, mbar } => {
                 [dst, src, mbar].iter().for_each(|a| addr(a, f));
                 f(*bytes, false);
             }
-            Bulk::Store {
-                dst, src, bytes, ..
-            } => {
+            Bulk::Store { dst, src, bytes, .. } => {
                 [dst, src].iter().for_each(|a| addr(a, f));
                 f(*bytes, false);
             }
@@ -158,19 +137,11 @@ pub(crate) fn for_each_slot(op: &Op, f: &mut dyn FnMut(Slot, bool)) {
                 addr(src, f);
                 f(*bytes, false);
             }
-            Bulk::TensorLoad {
-                dst,
-                map,
-                coords,
-                mbar,
-                mask,
-            } => {
+            Bulk::TensorLoad { dst, map, coords, mbar, mask } => {
                 [dst, map, mbar].iter().for_each(|a| addr(a, f));
                 coords.iter().chain(mask).for_each(|s| f(*s, false));
             }
-            Bulk::TensorStore {
-                map, coords, src, ..
-            } => {
+            Bulk::TensorStore { map, coords, src, .. } => {
                 [map, src].iter().for_each(|a| addr(a, f));
                 coords.iter().for_each(|s| f(*s, false));
             }
@@ -195,10 +166,7 @@ pub(crate) fn for_each_slot(op: &Op, f: &mut dyn FnMut(Slot, bool)) {
         }
         Op::Mma(m) => {
             m.d.iter().for_each(|s| f(*s, true));
-            m.ra.iter()
-                .chain(&m.rb)
-                .chain(&m.rc)
-                .for_each(|s| f(*s, false));
+            m.ra.iter().chain(&m.rb).chain(&m.rc).for_each(|s| f(*s, false));
         }
         Op::Wgmma(w) => {
             w.d.iter().for_each(|s| f(*s, true));

@@ -500,9 +500,9 @@ pub(crate) enum Fence {
 /// Registers that change while a thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clock {
-    Clock32,
-    ClockHi,
-    Clock64,
+    Counter32,
+    CounterHi,
+    Counter64,
     GlobalTimer,
     GlobalTimerLo,
     GlobalTimerHi,

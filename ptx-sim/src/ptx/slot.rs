@@ -52,11 +52,7 @@ impl Slot {
 
 impl std::fmt::Debug for Slot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.is_none() {
-            f.write_str("_")
-        } else {
-            write!(f, "{:?}[{}]", self.file(), self.index())
-        }
+        if self.is_none() { f.write_str("_") } else { write!(f, "{:?}[{}]", self.file(), self.index()) }
     }
 }
 

@@ -18,26 +18,15 @@ const MAX_DEPTH: usize = 8;
 
 impl<'a> Parser<'a> {
     pub(crate) fn new(tokens: Vec<Token<'a>>) -> Parser<'a> {
-        Parser {
-            tokens,
-            at: 0,
-            loc: None,
-        }
+        Parser { tokens, at: 0, loc: None }
     }
 
     fn line(&self) -> u32 {
-        self.tokens
-            .get(self.at)
-            .or(self.tokens.last())
-            .map_or(1, |t| t.line)
+        self.tokens.get(self.at).or(self.tokens.last()).map_or(1, |t| t.line)
     }
 
     fn fail<T>(&self, message: impl Into<String>) -> Res<T> {
-        Err(LoadError {
-            line: self.line(),
-            message: message.into(),
-            unsupported: false,
-        })
+        Err(LoadError { line: self.line(), message: message.into(), unsupported: false })
     }
 
     fn peek(&self) -> Option<Tok<'a>> {
@@ -118,10 +107,7 @@ impl<'a> Parser<'a> {
         let mut out = Text::default();
         while let Some(tok) = self.peek() {
             let Tok::Word(w) = tok else {
-                return self.fail(format!(
-                    "expected a directive, found {}",
-                    describe(Some(tok))
-                ));
+                return self.fail(format!("expected a directive, found {}", describe(Some(tok))));
             };
             match w {
                 ".version" => {
@@ -210,31 +196,15 @@ impl<'a> Parser<'a> {
         let line = self.line();
         self.loc = None;
         self.attribute()?;
-        let returns = if self.punct('(') {
-            self.formals()?
-        } else {
-            Vec::new()
-        };
+        let returns = if self.punct('(') { self.formals()? } else { Vec::new() };
         let name = self.word()?;
-        let params = if self.punct('(') {
-            self.formals()?
-        } else {
-            Vec::new()
-        };
+        let params = if self.punct('(') { self.formals()? } else { Vec::new() };
         let mut attributes = Vec::new();
         loop {
             match self.peek() {
                 Some(Tok::Punct(';')) => {
                     self.at += 1;
-                    return Ok(Function {
-                        name,
-                        entry,
-                        returns,
-                        params,
-                        attributes,
-                        body: None,
-                        line,
-                    });
+                    return Ok(Function { name, entry, returns, params, attributes, body: None, line });
                 }
                 Some(Tok::Punct('{')) => break,
                 Some(Tok::Word(".pragma")) => {
@@ -278,15 +248,7 @@ impl<'a> Parser<'a> {
                 _ => self.statement(&mut body)?,
             }
         }
-        Ok(Function {
-            name,
-            entry,
-            returns,
-            params,
-            attributes,
-            body: Some(body),
-            line,
-        })
+        Ok(Function { name, entry, returns, params, attributes, body: Some(body), line })
     }
 
     fn attribute(&mut self) -> Res<()> {
@@ -325,12 +287,8 @@ impl<'a> Parser<'a> {
                 ".align" => align = self.int()? as usize,
                 ".ptr" => {
                     // `.ptr .space .align n` qualifies a pointer parameter; it changes nothing here.
-                    while matches!(
-                        self.peek(),
-                        Some(Tok::Word(
-                            ".global" | ".shared" | ".const" | ".local" | ".align"
-                        ))
-                    ) {
+                    while matches!(self.peek(), Some(Tok::Word(".global" | ".shared" | ".const" | ".local" | ".align")))
+                    {
                         if self.word()? == ".align" {
                             self.int()?;
                         }
@@ -361,21 +319,10 @@ impl<'a> Parser<'a> {
 
     fn named(&mut self, space: &'a str, ty: Ty, align: usize, line: u32) -> Res<Decl<'a>> {
         let name = self.word()?;
-        let mut d = Decl {
-            space,
-            ty,
-            align: align.max(ty.size()),
-            name,
-            count: None,
-            elements: None,
-            init: Vec::new(),
-            line,
-        };
+        let mut d =
+            Decl { space, ty, align: align.max(ty.size()), name, count: None, elements: None, init: Vec::new(), line };
         if !d.align.is_power_of_two() || d.align > 1 << 20 {
-            return self.fail(format!(
-                "alignment {} of `{name}` is not a power of two",
-                d.align
-            ));
+            return self.fail(format!("alignment {} of `{name}` is not a power of two", d.align));
         }
         if self.accept('<') {
             let n = self.int()?;
@@ -386,11 +333,7 @@ impl<'a> Parser<'a> {
             self.expect('>')?;
         }
         while self.accept('[') {
-            let n = if self.punct(']') {
-                0
-            } else {
-                self.int()? as usize
-            };
+            let n = if self.punct(']') { 0 } else { self.int()? as usize };
             d.elements = Some(d.elements.unwrap_or(1).saturating_mul(n));
             self.expect(']')?;
         }
@@ -429,18 +372,11 @@ impl<'a> Parser<'a> {
                 } else {
                     w
                 };
-                let offset = if self.accept('+') {
-                    self.int()? as i64
-                } else {
-                    0
-                };
+                let offset = if self.accept('+') { self.int()? as i64 } else { 0 };
                 InitItem::Symbol { name, offset }
             }
             t => {
-                return self.fail(format!(
-                    "{} cannot initialise a variable",
-                    describe(Some(t))
-                ));
+                return self.fail(format!("{} cannot initialise a variable", describe(Some(t))));
             }
         };
         out.push(item);
@@ -527,13 +463,7 @@ impl<'a> Parser<'a> {
             }
         }
         self.expect(';')?;
-        body.push(Stmt::Instr(Instr {
-            guard,
-            opcode: w,
-            operands,
-            line,
-            loc: self.loc,
-        }));
+        body.push(Stmt::Instr(Instr { guard, opcode: w, operands, line, loc: self.loc }));
         Ok(())
     }
 
@@ -558,10 +488,7 @@ impl<'a> Parser<'a> {
             Tok::F32(v) => Operand::F32(if minus { v ^ 1 << 31 } else { v }),
             Tok::F64(v) => Operand::F64(if minus { v ^ 1 << 63 } else { v }),
             Tok::Word("_") => Operand::Sink,
-            Tok::Word(w) => Operand::Name {
-                name: w,
-                negated: negated || minus,
-            },
+            Tok::Word(w) => Operand::Name { name: w, negated: negated || minus },
             Tok::Punct('{') => Operand::Vector(list(self, '}')?),
             Tok::Punct('(') => Operand::Group(list(self, ')')?),
             Tok::Punct('[') => {
@@ -575,10 +502,7 @@ impl<'a> Parser<'a> {
                     let signed = self.accept('+') || self.punct('-');
                     let offset = if signed { self.int()? as i64 } else { 0 };
                     self.expect(']')?;
-                    Operand::Address {
-                        base: Box::new(base),
-                        offset,
-                    }
+                    Operand::Address { base: Box::new(base), offset }
                 }
             }
             t => {
@@ -592,21 +516,12 @@ impl<'a> Parser<'a> {
         }
         // `symbol + 4` as an operand of mov.
         if depth == 0
-            && let Operand::Name {
-                name,
-                negated: false,
-            } = o
+            && let Operand::Name { name, negated: false } = o
             && self.punct('+')
         {
             self.at += 1;
             let offset = self.int()? as i64;
-            return Ok(Operand::Address {
-                base: Box::new(Operand::Name {
-                    name,
-                    negated: false,
-                }),
-                offset,
-            });
+            return Ok(Operand::Address { base: Box::new(Operand::Name { name, negated: false }), offset });
         }
         Ok(o)
     }

@@ -68,10 +68,7 @@ pub(crate) enum Stmt<'a> {
     Close,
     Label(&'a str),
     Decl(Decl<'a>),
-    Targets {
-        label: &'a str,
-        targets: Vec<&'a str>,
-    },
+    Targets { label: &'a str, targets: Vec<&'a str> },
     Instr(Instr<'a>),
 }
 

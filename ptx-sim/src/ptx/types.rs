@@ -94,9 +94,7 @@ impl Ty {
         use Ty::*;
         match self {
             B8 | U8 | S8 | E4M3 | E5M2 | E2M1x2 => 1,
-            B16 | U16 | S16 | F16 | BF16 | E4M3x2 | E5M2x2 | E2M3x2 | E3M2x2 | UE8M0x2 | E2M1x4 => {
-                2
-            }
+            B16 | U16 | S16 | F16 | BF16 | E4M3x2 | E5M2x2 | E2M3x2 | E3M2x2 | UE8M0x2 | E2M1x4 => 2,
             B64 | U64 | S64 | F64 | F32x2 => 8,
             B128 => 16,
             Pred => 1,
@@ -112,10 +110,7 @@ impl Ty {
     /// Whether the value is an integer or untyped bits.
     pub fn integer(self) -> bool {
         use Ty::*;
-        matches!(
-            self,
-            B8 | U8 | S8 | B16 | U16 | S16 | B32 | U32 | S32 | B64 | U64 | S64
-        )
+        matches!(self, B8 | U8 | S8 | B16 | U16 | S16 | B32 | U32 | S32 | B64 | U64 | S64)
     }
 }
 

@@ -43,20 +43,12 @@ impl<'a> Decoder<'a> {
                 return Err(m.unsupported("this form"));
             }
             let noinc = m.has("noinc");
-            let space = if m.find(|p| SHARED.contains(&p).then_some(())).is_some() {
-                Space::Shared
-            } else {
-                Space::Generic
-            };
+            let space =
+                if m.find(|p| SHARED.contains(&p).then_some(())).is_some() { Space::Shared } else { Space::Generic };
             m.ty()?;
             self.want(ops, 1..=1)?;
             let addr = self.addr(&ops[0], space)?;
-            let mbar = Mbar {
-                kind: MbarKind::CpAsyncArrive { noinc },
-                addr,
-                d: Slot::NONE,
-                relaxed: false,
-            };
+            let mbar = Mbar { kind: MbarKind::CpAsyncArrive { noinc }, addr, d: Slot::NONE, relaxed: false };
             self.push(Op::Mbar(Box::new(mbar)), Class::Mbarrier);
             return Ok(());
         }
@@ -71,30 +63,15 @@ impl<'a> Decoder<'a> {
         let src = self.addr(&ops[1], Space::Global)?;
         let bytes = self.immediate(&ops[2])? as u32;
         if !matches!(bytes, 4 | 8 | 16) {
-            return self.error(format!(
-                "cp.async of {bytes} bytes: 4, 8 or 16 are possible"
-            ));
+            return self.error(format!("cp.async of {bytes} bytes: 4, 8 or 16 are possible"));
         }
         let (mut src_bytes, mut ignore) = (None, None);
         let extra = ops.len() - 3 - policy as usize;
         if extra == 1 {
             let s = self.any(&ops[3], File::R32)?;
-            if s.file() == File::Pred {
-                ignore = Some(s)
-            } else {
-                src_bytes = Some(s)
-            }
+            if s.file() == File::Pred { ignore = Some(s) } else { src_bytes = Some(s) }
         }
-        self.push(
-            Op::CpAsync {
-                dst,
-                src,
-                bytes,
-                src_bytes,
-                ignore,
-            },
-            Class::AsyncCopy,
-        );
+        self.push(Op::CpAsync { dst, src, bytes, src_bytes, ignore }, Class::AsyncCopy);
         Ok(())
     }
 
@@ -107,10 +84,7 @@ impl<'a> Decoder<'a> {
         }
         let map = self.addr_of(&parts[0], 0, Space::Generic)?;
         let coords = self.src_vec(&parts[1], File::R32)?;
-        if coords.is_empty()
-            || coords.len() > 5
-            || coords.iter().any(|c| c.is_none() || c.file() != File::R32)
-        {
+        if coords.is_empty() || coords.len() > 5 || coords.iter().any(|c| c.is_none() || c.file() != File::R32) {
             return self.error("one to five 32-bit coordinates are expected");
         }
         Ok((map, coords))
@@ -152,12 +126,7 @@ impl<'a> Decoder<'a> {
         let policy = m.sees("L2::cache_hint");
         m.ignore_cache();
         m.ignore(&["L2", "noftz"]);
-        let dims = m.find(|p| {
-            ["1d", "2d", "3d", "4d", "5d"]
-                .iter()
-                .position(|d| *d == p)
-                .map(|d| d + 1)
-        });
+        let dims = m.find(|p| ["1d", "2d", "3d", "4d", "5d"].iter().position(|d| *d == p).map(|d| d + 1));
         m.ignore(&["tile"]);
         // The first state space is the destination's, the second the source's.
         let spaces: Vec<&str> = std::iter::from_fn(|| {
@@ -192,33 +161,14 @@ impl<'a> Decoder<'a> {
             } else if group {
                 self.want(ops, 2 + tail..=2 + tail)?;
                 let src = self.addr(&ops[1], Space::Shared)?;
-                let reduce = if reduce {
-                    Some(Self::reduce_op(m)?)
-                } else {
-                    None
-                };
-                Bulk::TensorStore {
-                    map,
-                    coords,
-                    src,
-                    reduce,
-                }
+                let reduce = if reduce { Some(Self::reduce_op(m)?) } else { None };
+                Bulk::TensorStore { map, coords, src, reduce }
             } else if mbarrier {
                 self.want(ops, 3 + tail..=3 + tail)?;
                 let dst = self.addr(&ops[0], Space::Shared)?;
                 let mbar = self.addr(&ops[2], Space::Shared)?;
-                let mask = if multicast {
-                    Some(self.src(&ops[3], File::R32)?)
-                } else {
-                    None
-                };
-                Bulk::TensorLoad {
-                    dst,
-                    map,
-                    coords,
-                    mbar,
-                    mask,
-                }
+                let mask = if multicast { Some(self.src(&ops[3], File::R32)?) } else { None };
+                Bulk::TensorLoad { dst, map, coords, mbar, mask }
             } else {
                 return Err(m.unsupported("this form"));
             };
@@ -239,21 +189,11 @@ impl<'a> Decoder<'a> {
                 let src = self.addr(&ops[1], Space::Global)?;
                 let bytes = self.src(&ops[2], File::R32)?;
                 let mbar = self.addr(&ops[3], Space::Shared)?;
-                let mask = if multicast {
-                    Some(self.src(&ops[4], File::R32)?)
-                } else {
-                    None
-                };
+                let mask = if multicast { Some(self.src(&ops[4], File::R32)?) } else { None };
                 if reduce {
                     return Err(m.unsupported("a reduction into shared memory"));
                 }
-                Bulk::Load {
-                    dst,
-                    src,
-                    bytes,
-                    mbar,
-                    mask,
-                }
+                Bulk::Load { dst, src, bytes, mbar, mask }
             }
             (["cluster", "cta"], true, false) if !reduce => {
                 self.want(ops, 4..=4)?;
@@ -261,32 +201,15 @@ impl<'a> Decoder<'a> {
                 let src = self.addr(&ops[1], Space::Shared)?;
                 let bytes = self.src(&ops[2], File::R32)?;
                 let mbar = self.addr(&ops[3], Space::Shared)?;
-                Bulk::Peer {
-                    dst,
-                    src,
-                    bytes,
-                    mbar,
-                }
+                Bulk::Peer { dst, src, bytes, mbar }
             }
             (["global", "cta"], false, true) => {
                 self.want(ops, 3 + tail..=3 + tail)?;
                 let dst = self.addr(&ops[0], Space::Global)?;
                 let src = self.addr(&ops[1], Space::Shared)?;
                 let bytes = self.src(&ops[2], File::R32)?;
-                let reduce = if reduce {
-                    Some(BulkReduce {
-                        op: Self::reduce_op(m)?,
-                        ty: m.ty()?,
-                    })
-                } else {
-                    None
-                };
-                Bulk::Store {
-                    dst,
-                    src,
-                    bytes,
-                    reduce,
-                }
+                let reduce = if reduce { Some(BulkReduce { op: Self::reduce_op(m)?, ty: m.ty()? }) } else { None };
+                Bulk::Store { dst, src, bytes, reduce }
             }
             _ => return Err(m.unsupported("this pair of state spaces")),
         };
@@ -315,15 +238,7 @@ impl<'a> Decoder<'a> {
             if bytes != 128 {
                 return self.error("a tensor map has 128 bytes");
             }
-            self.push_with(
-                Op::TensormapCopy {
-                    dst,
-                    src,
-                    bytes: 128,
-                },
-                Class::TensorCopy,
-                Together::All,
-            );
+            self.push_with(Op::TensormapCopy { dst, src, bytes: 128 }, Class::TensorCopy, Together::All);
             return Ok(());
         }
         if !m.has("replace") || !m.has("tile") {
@@ -350,15 +265,9 @@ impl<'a> Decoder<'a> {
         let ordinal = (2..=5).contains(&field);
         self.want(ops, 2 + ordinal as usize..=2 + ordinal as usize)?;
         let map = self.addr(&ops[0], space)?;
-        let ord = if ordinal {
-            self.immediate(&ops[1])? as usize
-        } else {
-            0
-        };
+        let ord = if ordinal { self.immediate(&ops[1])? as usize } else { 0 };
         if ord > 4 {
-            return self.error(format!(
-                "dimension {ord} of a tensor map; 0 to 4 are possible"
-            ));
+            return self.error(format!("dimension {ord} of a tensor map; 0 to 4 are possible"));
         }
         let file = self.file_of(ty)?;
         let value = self.src(&ops[ops.len() - 1], file)?;
@@ -374,10 +283,7 @@ impl<'a> Decoder<'a> {
             8 => MapField::SwizzleMode,
             _ => MapField::FillMode,
         };
-        self.push(
-            Op::TensormapReplace { map, field, value },
-            Class::TensorCopy,
-        );
+        self.push(Op::TensormapReplace { map, field, value }, Class::TensorCopy);
         Ok(())
     }
 }

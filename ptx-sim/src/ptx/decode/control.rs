@@ -2,9 +2,7 @@
 
 use super::mods::Mods;
 use super::{Decoder, Formal, Res, Symbol};
-use crate::ptx::program::{
-    Addr, Builtin, Class, File, LaneOp, Load, Op, Store, Strength, Together,
-};
+use crate::ptx::program::{Addr, Builtin, Class, File, LaneOp, Load, Op, Store, Strength, Together};
 use crate::ptx::syntax::Operand;
 use crate::ptx::types::{Space, Ty};
 
@@ -17,12 +15,7 @@ impl<'a> Decoder<'a> {
                 let Operand::Name { name, .. } = &ops[0] else {
                     return self.error("a label is expected");
                 };
-                self.fixes.push((
-                    self.out.len(),
-                    vec![name],
-                    self.line,
-                    self.scope_ids.clone(),
-                ));
+                self.fixes.push((self.out.len(), vec![name], self.line, self.scope_ids.clone()));
                 self.push(Op::Bra { target: 0 }, Class::Control);
             }
             "brx" => {
@@ -35,19 +28,10 @@ impl<'a> Decoder<'a> {
                     return self.error("a branch table is expected");
                 };
                 let Some(t) = self.targets.get(name).cloned() else {
-                    return self.error(format!(
-                        "branch table `{name}` is not defined before its use"
-                    ));
+                    return self.error(format!("branch table `{name}` is not defined before its use"));
                 };
-                self.fixes
-                    .push((self.out.len(), t, self.line, self.scope_ids.clone()));
-                self.push(
-                    Op::BraIndex {
-                        index,
-                        targets: Box::new([]),
-                    },
-                    Class::Control,
-                );
+                self.fixes.push((self.out.len(), t, self.line, self.scope_ids.clone()));
+                self.push(Op::BraIndex { index, targets: Box::new([]) }, Class::Control);
             }
             "call" => return self.call(m, ops),
             "ret" => {
@@ -104,10 +88,7 @@ impl<'a> Decoder<'a> {
             };
             let wanted = if builtin == Builtin::Vprintf { 2 } else { 5 };
             if args.len() != wanted {
-                return self.error(format!(
-                    "`{name}` takes {wanted} arguments, {} are given",
-                    args.len()
-                ));
+                return self.error(format!("`{name}` takes {wanted} arguments, {} are given", args.len()));
             }
             self.push(Op::CallBuiltin { builtin, args, ret }, Class::Control);
             return Ok(());
@@ -115,7 +96,9 @@ impl<'a> Decoder<'a> {
         let Some((index, sig)) = self.signatures.get(name).cloned() else {
             return match self.functions.get(name) {
                 Some(_) => self.unsupported(format!("function `{name}` has no body; the virtual device links nothing")),
-                None => self.unsupported(format!("call of `{name}`, which is not a function of this text; indirect calls are not supported")),
+                None => self.unsupported(format!(
+                    "call of `{name}`, which is not a function of this text; indirect calls are not supported"
+                )),
             };
         };
         if args.len() != sig.params.len() || rets.len() != sig.returns.len() {
@@ -134,9 +117,7 @@ impl<'a> Decoder<'a> {
                     self.copy_register(*d, s, *ty);
                 }
                 Formal::Memory { offset, bytes } => match o {
-                    Operand::Name { name, .. }
-                        if matches!(self.lookup(name), Some(Symbol::Local(_))) =>
-                    {
+                    Operand::Name { name, .. } if matches!(self.lookup(name), Some(Symbol::Local(_))) => {
                         let src = self.addr_of(o, 0, Space::Param)?;
                         let dst = self.local_addr(*offset)?;
                         self.copy_memory(dst, src, *bytes)?;
@@ -145,24 +126,13 @@ impl<'a> Decoder<'a> {
                         // An immediate or register where the function takes memory.
                         let s = self.any(o, if *bytes == 8 { File::R64 } else { File::R32 })?;
                         let addr = self.local_addr(*offset)?;
-                        let store = Store {
-                            addr,
-                            bytes: *bytes,
-                            s: vec![s],
-                            strength: Strength::Weak,
-                            mbar: None,
-                        };
+                        let store = Store { addr, bytes: *bytes, s: vec![s], strength: Strength::Weak, mbar: None };
                         self.push(Op::Store(Box::new(store)), Class::StoreLocal);
                     }
                 },
             }
         }
-        self.push(
-            Op::Call {
-                function: index as u32,
-            },
-            Class::Control,
-        );
+        self.push(Op::Call { function: index as u32 }, Class::Control);
         for (o, formal) in rets.iter().zip(&sig.returns) {
             match formal {
                 Formal::Register(s, ty) => {
@@ -180,19 +150,10 @@ impl<'a> Decoder<'a> {
     }
 
     fn local_addr(&mut self, offset: u64) -> Res<Addr> {
-        Ok(Addr {
-            space: Space::Local,
-            base: self.bits(File::R64, offset)?,
-            offset: 0,
-        })
+        Ok(Addr { space: Space::Local, base: self.bits(File::R64, offset)?, offset: 0 })
     }
 
-    fn copy_register(
-        &mut self,
-        d: crate::ptx::program::Slot,
-        s: crate::ptx::program::Slot,
-        ty: Ty,
-    ) {
+    fn copy_register(&mut self, d: crate::ptx::program::Slot, s: crate::ptx::program::Slot, ty: Ty) {
         let op = match ty {
             Ty::Pred => LaneOp::MovPred,
             t if t.size() == 8 => LaneOp::Mov64,
@@ -204,29 +165,14 @@ impl<'a> Decoder<'a> {
     fn copy_memory(&mut self, dst: Addr, src: Addr, bytes: usize) -> Res<()> {
         let mut at = 0;
         while at < bytes {
-            let n = [8, 4, 2, 1]
-                .into_iter()
-                .find(|n| at + n <= bytes)
-                .unwrap_or(1);
+            let n = [8, 4, 2, 1].into_iter().find(|n| at + n <= bytes).unwrap_or(1);
             let t = self.row(if n == 8 { File::R64 } else { File::R32 })?;
             let (mut from, mut to) = (src, dst);
             from.offset += at as i64;
             to.offset += at as i64;
-            let load = Load {
-                addr: from,
-                bytes: n,
-                signed: false,
-                d: vec![t],
-                strength: Strength::Weak,
-            };
+            let load = Load { addr: from, bytes: n, signed: false, d: vec![t], strength: Strength::Weak };
             self.push_with(Op::Load(Box::new(load)), Class::LoadLocal, Together::No);
-            let store = Store {
-                addr: to,
-                bytes: n,
-                s: vec![t],
-                strength: Strength::Weak,
-                mbar: None,
-            };
+            let store = Store { addr: to, bytes: n, s: vec![t], strength: Strength::Weak, mbar: None };
             self.push(Op::Store(Box::new(store)), Class::StoreLocal);
             at += n;
         }

@@ -49,12 +49,8 @@ impl<'a> Decoder<'a> {
         let mode = m.rounding();
         let imode = m.int_rounding();
         let scaled = m.sees("scaled::n2::ue8m0");
-        let mods = Modifiers {
-            ftz: m.has("ftz"),
-            sat: m.has("sat"),
-            relu: m.has("relu"),
-            satfinite: m.has("satfinite"),
-        };
+        let mods =
+            Modifiers { ftz: m.has("ftz"), sat: m.has("sat"), relu: m.has("relu"), satfinite: m.has("satfinite") };
         let types = m.types();
         let (Some(&to), Some(&from)) = (types.first(), types.get(1)) else {
             return Err(m.unsupported("two types are expected"));
@@ -72,63 +68,36 @@ impl<'a> Decoder<'a> {
             let dst = self.dst(&ops[0], File::R32)?;
             let a = self.src(&ops[1], File::R32)?;
             if from == Ty::UE8M0x2 {
-                self.map(
-                    MapFn::F1(Box::new(|[a]| {
-                        packed_cvt::ue8m0x2_to_bf16x2(a as u16) as u64
-                    })),
-                    dst,
-                    &[a],
-                    class,
-                );
+                self.map(MapFn::F1(Box::new(|[a]| packed_cvt::ue8m0x2_to_bf16x2(a as u16) as u64)), dst, &[a], class);
             } else if from == Ty::BF16x2 {
-                let func = move |[a]: [u64; 1]| {
-                    packed_cvt::bf16x2_to_ue8m0x2(a as u32, up, mods.satfinite) as u64
-                };
+                let func = move |[a]: [u64; 1]| packed_cvt::bf16x2_to_ue8m0x2(a as u32, up, mods.satfinite) as u64;
                 self.map(MapFn::F1(Box::new(func)), dst, &[a], class);
             } else {
                 self.want(ops, 3..=3)?;
                 let b = self.src(&ops[2], File::R32)?;
-                let func = move |[a, b]: [u64; 2]| {
-                    packed_cvt::f32x2_to_ue8m0x2(f(a), f(b), up, mods.satfinite) as u64
-                };
+                let func = move |[a, b]: [u64; 2]| packed_cvt::f32x2_to_ue8m0x2(f(a), f(b), up, mods.satfinite) as u64;
                 self.map(MapFn::F2(Box::new(func)), dst, &[a, b], class);
             }
             return Ok(());
         }
         if let Some(fmt) = packed(to) {
             let dst = self.dst(&ops[0], File::R32)?;
-            if matches!(
-                to,
-                Ty::E4M3x4 | Ty::E5M2x4 | Ty::E2M1x4 | Ty::E2M3x4 | Ty::E3M2x4
-            ) {
+            if matches!(to, Ty::E4M3x4 | Ty::E5M2x4 | Ty::E2M1x4 | Ty::E2M3x4 | Ty::E3M2x4) {
                 let Operand::Vector(v) = &ops[1] else {
                     return self.error("four values in braces are expected");
                 };
                 if v.len() != 4 || ops.len() != 3 {
                     return self.error("four values in braces and random bits are expected");
                 }
-                let s = v
-                    .iter()
-                    .map(|o| self.src(o, File::R32))
-                    .collect::<Res<Vec<_>>>()?;
+                let s = v.iter().map(|o| self.src(o, File::R32)).collect::<Res<Vec<_>>>()?;
                 let r = self.src(&ops[2], File::R32)?;
                 // Five inputs: pack two into a 64-bit temporary first.
                 let pair = self.row(File::R64)?;
                 self.lane(LaneOp::Pack32, pair, &[s[0], s[1]], class);
                 let func = move |[ab, c, d, r]: [u64; 4]| {
-                    packed_cvt::f32x4_to_stochastic(
-                        fmt,
-                        [f(ab), f(ab >> 32), f(c), f(d)],
-                        r as u32,
-                        mods,
-                    ) as u64
+                    packed_cvt::f32x4_to_stochastic(fmt, [f(ab), f(ab >> 32), f(c), f(d)], r as u32, mods) as u64
                 };
-                self.map(
-                    MapFn::F4(Box::new(func)),
-                    dst,
-                    &[pair, s[2], s[3], r],
-                    class,
-                );
+                self.map(MapFn::F4(Box::new(func)), dst, &[pair, s[2], s[3], r], class);
                 return Ok(());
             }
             if from == Ty::F32 {
@@ -149,9 +118,7 @@ impl<'a> Decoder<'a> {
                     self.lane(LaneOp::F16x2FromF32, dst, &[a, b], class);
                 } else {
                     let mode = mode.unwrap_or(Rounding::NearestEven);
-                    let func = move |[a, b]: [u64; 2]| {
-                        packed_cvt::f32x2_to(fmt, f(a), f(b), mode, mods) as u64
-                    };
+                    let func = move |[a, b]: [u64; 2]| packed_cvt::f32x2_to(fmt, f(a), f(b), mode, mods) as u64;
                     self.map(MapFn::F2(Box::new(func)), dst, &[a, b], class);
                 }
                 return Ok(());
@@ -159,9 +126,7 @@ impl<'a> Decoder<'a> {
             let a = self.src(&ops[1], File::R32)?;
             if from == Ty::F16x2 {
                 self.map(
-                    MapFn::F1(Box::new(move |[a]| {
-                        packed_cvt::f16x2_to(fmt, a as u32, mods) as u64
-                    })),
+                    MapFn::F1(Box::new(move |[a]| packed_cvt::f16x2_to(fmt, a as u32, mods) as u64)),
                     dst,
                     &[a],
                     class,
@@ -173,9 +138,7 @@ impl<'a> Decoder<'a> {
             {
                 let relu = mods.relu;
                 self.map(
-                    MapFn::F1(Box::new(move |[a]| {
-                        packed_cvt::to_f16x2(src, a as u32, relu) as u64
-                    })),
+                    MapFn::F1(Box::new(move |[a]| packed_cvt::to_f16x2(src, a as u32, relu) as u64)),
                     dst,
                     &[a],
                     class,
@@ -191,10 +154,7 @@ impl<'a> Decoder<'a> {
         self.want(ops, 2..=2)?;
         let dst = self.dst_any(&ops[0])?;
         let a = self.any(&ops[1], from_file)?;
-        if a.is_none()
-            || a.file() == File::Pred
-            || (from_file == File::R64 && a.file() == File::R32)
-        {
+        if a.is_none() || a.file() == File::Pred || (from_file == File::R64 && a.file() == File::R32) {
             return self.error("the source register is too narrow for its type");
         }
         let too_narrow = to_file == File::R64 && !dst.is_none() && dst.file() == File::R32;
@@ -249,21 +209,13 @@ impl<'a> Decoder<'a> {
                 let fi = int_type(from);
                 let mode = mode.unwrap_or(Rounding::NearestEven);
                 match (to, from) {
-                    (Ty::F32, Ty::S32) if rn && plain && src_narrow => {
-                        self.lane(LaneOp::F32FromS32, dst, &[a], class)
-                    }
-                    (Ty::F32, Ty::U32) if rn && plain && src_narrow => {
-                        self.lane(LaneOp::F32FromU32, dst, &[a], class)
-                    }
+                    (Ty::F32, Ty::S32) if rn && plain && src_narrow => self.lane(LaneOp::F32FromS32, dst, &[a], class),
+                    (Ty::F32, Ty::U32) if rn && plain && src_narrow => self.lane(LaneOp::F32FromU32, dst, &[a], class),
                     _ => {
                         let sat = mods.sat;
                         let func = move |[a]: [u64; 1]| {
                             let r = int_cvt::int_to_float(tf, fi, a & keep_from, mode);
-                            if sat && to == Ty::F32 {
-                                rounded::sat_f32(f(r)).to_bits() as u64
-                            } else {
-                                r
-                            }
+                            if sat && to == Ty::F32 { rounded::sat_f32(f(r)).to_bits() as u64 } else { r }
                         };
                         self.map(MapFn::F1(Box::new(func)), dst, &[a], class);
                     }
@@ -277,11 +229,7 @@ impl<'a> Decoder<'a> {
                 let keep = super::arithmetic::mask(ti.bits);
                 let func = move |[a]: [u64; 1]| {
                     let x = ff.decode(a & keep_from);
-                    let x = if ftz {
-                        rounded::ftz_f32(x as f32) as f64
-                    } else {
-                        x
-                    };
+                    let x = if ftz { rounded::ftz_f32(x as f32) as f64 } else { x };
                     int_cvt::float_to_int(ti, x, imode, wide) & keep
                 };
                 self.map(MapFn::F1(Box::new(func)), dst, &[a], class);
@@ -291,47 +239,28 @@ impl<'a> Decoder<'a> {
                     // Rounding to an integral value of the same type.
                     let func = move |[a]: [u64; 1]| {
                         let x = ff.decode(a);
-                        let x = if mods.ftz {
-                            rounded::ftz_f32(x as f32) as f64
-                        } else {
-                            x
-                        };
-                        float_cvt::narrow(
-                            tf,
-                            int_cvt::round_integral(x, im),
-                            Rounding::NearestEven,
-                            mods,
-                        )
+                        let x = if mods.ftz { rounded::ftz_f32(x as f32) as f64 } else { x };
+                        float_cvt::narrow(tf, int_cvt::round_integral(x, im), Rounding::NearestEven, mods)
                     };
                     self.map(MapFn::F1(Box::new(func)), dst, &[a], class);
                     return Ok(());
                 }
                 let mode = mode.unwrap_or(Rounding::NearestEven);
                 match (to, from) {
-                    (Ty::F32, Ty::BF16) if plain && src_narrow => {
-                        self.lane(LaneOp::F32FromBf16, dst, &[a], class)
-                    }
-                    (Ty::F32, Ty::F16) if plain && src_narrow => {
-                        self.lane(LaneOp::F32FromF16, dst, &[a], class)
-                    }
+                    (Ty::F32, Ty::BF16) if plain && src_narrow => self.lane(LaneOp::F32FromBf16, dst, &[a], class),
+                    (Ty::F32, Ty::F16) if plain && src_narrow => self.lane(LaneOp::F32FromF16, dst, &[a], class),
                     (Ty::BF16, Ty::F32) if plain && rn && src_narrow => {
                         self.lane(LaneOp::Bf16FromF32, dst, &[a], class)
                     }
-                    (Ty::F16, Ty::F32) if plain && rn && src_narrow => {
-                        self.lane(LaneOp::F16FromF32, dst, &[a], class)
-                    }
+                    (Ty::F16, Ty::F32) if plain && rn && src_narrow => self.lane(LaneOp::F16FromF32, dst, &[a], class),
                     (Ty::TF32, Ty::F32) => self.map(
-                        MapFn::F1(Box::new(move |[a]| {
-                            float_cvt::f32_to_tf32(f(a), mode, mods) as u64
-                        })),
+                        MapFn::F1(Box::new(move |[a]| float_cvt::f32_to_tf32(f(a), mode, mods) as u64)),
                         dst,
                         &[a],
                         class,
                     ),
                     _ => {
-                        let func = move |[a]: [u64; 1]| {
-                            float_cvt::convert(tf, ff, a & keep_from, mode, mods)
-                        };
+                        let func = move |[a]: [u64; 1]| float_cvt::convert(tf, ff, a & keep_from, mode, mods);
                         self.map(MapFn::F1(Box::new(func)), dst, &[a], class);
                     }
                 }
@@ -365,11 +294,7 @@ impl<'a> Decoder<'a> {
             let hi = int_cvt::int_to_int(ti, s32, a, true) & keep;
             let lo = int_cvt::int_to_int(ti, s32, b, true) & keep;
             let low = lo | hi << ti.bits;
-            if ti.bits == 16 {
-                low
-            } else {
-                low | (c << 16 & 0xffff_0000)
-            }
+            if ti.bits == 16 { low } else { low | (c << 16 & 0xffff_0000) }
         };
         self.map(MapFn::F3(Box::new(func)), dst, &[a, b, c], Class::Convert);
         Ok(())

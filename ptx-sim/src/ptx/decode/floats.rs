@@ -22,13 +22,7 @@ fn bits(x: f32) -> u64 {
 }
 
 impl<'a> Decoder<'a> {
-    pub(super) fn float(
-        &mut self,
-        name: &str,
-        m: &mut Mods<'a>,
-        ops: &[Operand<'a>],
-        types: &[Ty],
-    ) -> Res<()> {
+    pub(super) fn float(&mut self, name: &str, m: &mut Mods<'a>, ops: &[Operand<'a>], types: &[Ty]) -> Res<()> {
         if types.len() > 1 {
             return Err(m.unsupported("mixed precision of this kind"));
         }
@@ -56,9 +50,7 @@ impl<'a> Decoder<'a> {
                     bits(if sat { rounded::sat_f32(r) } else { r })
                 };
                 if n == 3 {
-                    let func = move |[a, b, c]: [u64; 3]| {
-                        end(rounded::fma_f32(flush(a), flush(b), flush(c), mode))
-                    };
+                    let func = move |[a, b, c]: [u64; 3]| end(rounded::fma_f32(flush(a), flush(b), flush(c), mode));
                     self.map(MapFn::F3(Box::new(func)), dst, &s, class);
                 } else {
                     let base = match name {
@@ -66,12 +58,7 @@ impl<'a> Decoder<'a> {
                         "sub" => rounded::sub_f32,
                         _ => rounded::mul_f32,
                     };
-                    self.map(
-                        MapFn::F2(Box::new(move |[a, b]| end(base(flush(a), flush(b), mode)))),
-                        dst,
-                        &s,
-                        class,
-                    );
+                    self.map(MapFn::F2(Box::new(move |[a, b]| end(base(flush(a), flush(b), mode)))), dst, &s, class);
                 }
             }
             "div" => {
@@ -90,29 +77,17 @@ impl<'a> Decoder<'a> {
             }
             "min" | "max" => {
                 let max = name == "max";
-                let mm = MinMaxModifiers {
-                    ftz,
-                    nan: m.has("NaN"),
-                    xorsign_abs: m.has("xorsign") && m.has("abs"),
-                };
+                let mm = MinMaxModifiers { ftz, nan: m.has("NaN"), xorsign_abs: m.has("xorsign") && m.has("abs") };
                 if ops.len() == 4 {
                     let (dst, s) = self.same(ops, 3, File::R32)?;
-                    let func = move |[a, b, c]: [u64; 3]| {
-                        bits(min_max::min_max3_f32(f(a), f(b), f(c), max, mm))
-                    };
+                    let func = move |[a, b, c]: [u64; 3]| bits(min_max::min_max3_f32(f(a), f(b), f(c), max, mm));
                     self.map(MapFn::F3(Box::new(func)), dst, &s, class);
                 } else {
                     let (dst, s) = self.same(ops, 2, File::R32)?;
                     if mm == MinMaxModifiers::default() {
-                        self.lane(
-                            if max { LaneOp::FMax } else { LaneOp::FMin },
-                            dst,
-                            &s,
-                            class,
-                        );
+                        self.lane(if max { LaneOp::FMax } else { LaneOp::FMin }, dst, &s, class);
                     } else {
-                        let func =
-                            move |[a, b]: [u64; 2]| bits(min_max::min_max_f32(f(a), f(b), max, mm));
+                        let func = move |[a, b]: [u64; 2]| bits(min_max::min_max_f32(f(a), f(b), max, mm));
                         self.map(MapFn::F2(Box::new(func)), dst, &s, class);
                     }
                 }
@@ -121,15 +96,9 @@ impl<'a> Decoder<'a> {
                 let (dst, s) = self.same(ops, 1, File::R32)?;
                 let abs = name == "abs";
                 if !ftz {
-                    self.lane(
-                        if abs { LaneOp::FAbs } else { LaneOp::FNeg },
-                        dst,
-                        &s,
-                        class,
-                    );
+                    self.lane(if abs { LaneOp::FAbs } else { LaneOp::FNeg }, dst, &s, class);
                 } else {
-                    let func =
-                        move |[a]: [u64; 1]| bits(if abs { flush(a).abs() } else { -flush(a) });
+                    let func = move |[a]: [u64; 1]| bits(if abs { flush(a).abs() } else { -flush(a) });
                     self.map(MapFn::F1(Box::new(func)), dst, &s, class);
                 }
             }
@@ -142,11 +111,7 @@ impl<'a> Decoder<'a> {
                     (true, true) => Box::new(move |[a]| bits(approx::rcp_f32(f(a), ftz))),
                     (true, false) => Box::new(move |[a]| bits(approx::sqrt_f32(f(a), ftz))),
                     (false, _) => Box::new(move |[a]| {
-                        let r = if rcp {
-                            rounded::rcp_f32(flush(a), mode)
-                        } else {
-                            rounded::sqrt_f32(flush(a), mode)
-                        };
+                        let r = if rcp { rounded::rcp_f32(flush(a), mode) } else { rounded::sqrt_f32(flush(a), mode) };
                         bits(if ftz { rounded::ftz_f32(r) } else { r })
                     }),
                 };
@@ -165,58 +130,32 @@ impl<'a> Decoder<'a> {
                     _ => |x: f32, _: bool| approx::tanh_f32(x),
                 };
                 let (dst, s) = self.same(ops, 1, File::R32)?;
-                self.map(
-                    MapFn::F1(Box::new(move |[a]| bits(func(f(a), ftz)))),
-                    dst,
-                    &s,
-                    Class::Special,
-                );
+                self.map(MapFn::F1(Box::new(move |[a]| bits(func(f(a), ftz)))), dst, &s, Class::Special);
             }
             "copysign" => {
                 let (dst, s) = self.same(ops, 2, File::R32)?;
-                self.map(
-                    MapFn::F2(Box::new(|[a, b]| bits(f(b).copysign(f(a))))),
-                    dst,
-                    &s,
-                    class,
-                );
+                self.map(MapFn::F2(Box::new(|[a, b]| bits(f(b).copysign(f(a))))), dst, &s, class);
             }
             "testp" => {
                 let t = test_kind(m)?;
                 self.want(ops, 2..=2)?;
-                let (dst, s) = (
-                    self.dst(&ops[0], File::Pred)?,
-                    self.src(&ops[1], File::R32)?,
-                );
-                self.map(
-                    MapFn::F1(Box::new(move |[a]| min_max::testp_f32(f(a), t) as u64)),
-                    dst,
-                    &[s],
-                    class,
-                );
+                let (dst, s) = (self.dst(&ops[0], File::Pred)?, self.src(&ops[1], File::R32)?);
+                self.map(MapFn::F1(Box::new(move |[a]| min_max::testp_f32(f(a), t) as u64)), dst, &[s], class);
             }
             _ => return Err(m.unsupported("this type")),
         }
         Ok(())
     }
 
-    pub(super) fn float_x2(
-        &mut self,
-        name: &str,
-        m: &mut Mods<'a>,
-        ops: &[Operand<'a>],
-    ) -> Res<()> {
+    pub(super) fn float_x2(&mut self, name: &str, m: &mut Mods<'a>, ops: &[Operand<'a>]) -> Res<()> {
         let ftz = m.has("ftz");
         let mode = m.rounding().unwrap_or(Rounding::NearestEven);
         let flush = move |x: f32| if ftz { rounded::ftz_f32(x) } else { x };
         let pair = move |lo: f32, hi: f32| bits(flush(lo)) | bits(flush(hi)) << 32;
         if name == "fma" {
             let (dst, s) = self.same(ops, 3, File::R64)?;
-            let one = move |a: u64, b: u64, c: u64| {
-                rounded::fma_f32(flush(f(a)), flush(f(b)), flush(f(c)), mode)
-            };
-            let func =
-                move |[a, b, c]: [u64; 3]| pair(one(a, b, c), one(a >> 32, b >> 32, c >> 32));
+            let one = move |a: u64, b: u64, c: u64| rounded::fma_f32(flush(f(a)), flush(f(b)), flush(f(c)), mode);
+            let func = move |[a, b, c]: [u64; 3]| pair(one(a, b, c), one(a >> 32, b >> 32, c >> 32));
             self.map(MapFn::F3(Box::new(func)), dst, &s, Class::Float);
             return Ok(());
         }
@@ -228,14 +167,7 @@ impl<'a> Decoder<'a> {
         };
         let (dst, s) = self.same(ops, 2, File::R64)?;
         let one = move |a: u64, b: u64| base(flush(f(a)), flush(f(b)), mode);
-        self.map(
-            MapFn::F2(Box::new(move |[a, b]| {
-                pair(one(a, b), one(a >> 32, b >> 32))
-            })),
-            dst,
-            &s,
-            Class::Float,
-        );
+        self.map(MapFn::F2(Box::new(move |[a, b]| pair(one(a, b), one(a >> 32, b >> 32)))), dst, &s, Class::Float);
         Ok(())
     }
 
@@ -257,21 +189,14 @@ impl<'a> Decoder<'a> {
                     };
                     self.lane(op, dst, &s, class);
                 } else if n == 3 {
-                    let func = move |[a, b, c]: [u64; 3]| {
-                        rounded::fma_f64(d(a), d(b), d(c), mode).to_bits()
-                    };
+                    let func = move |[a, b, c]: [u64; 3]| rounded::fma_f64(d(a), d(b), d(c), mode).to_bits();
                     self.map(MapFn::F3(Box::new(func)), dst, &s, class);
                 } else {
                     let mul = name == "mul";
                     let sub = name == "sub";
                     let func = move |[a, b]: [u64; 2]| {
                         let b = if sub { -d(b) } else { d(b) };
-                        (if mul {
-                            rounded::mul_f64(d(a), b, mode)
-                        } else {
-                            rounded::add_f64(d(a), b, mode)
-                        })
-                        .to_bits()
+                        (if mul { rounded::mul_f64(d(a), b, mode) } else { rounded::add_f64(d(a), b, mode) }).to_bits()
                     };
                     self.map(MapFn::F2(Box::new(func)), dst, &s, class);
                 }
@@ -280,9 +205,7 @@ impl<'a> Decoder<'a> {
                 let mode = m.rounding().unwrap_or(Rounding::NearestEven);
                 let (dst, s) = self.same(ops, 2, File::R64)?;
                 self.map(
-                    MapFn::F2(Box::new(move |[a, b]| {
-                        rounded::div_f64(d(a), d(b), mode).to_bits()
-                    })),
+                    MapFn::F2(Box::new(move |[a, b]| rounded::div_f64(d(a), d(b), mode).to_bits())),
                     dst,
                     &s,
                     class,
@@ -292,9 +215,7 @@ impl<'a> Decoder<'a> {
                 let max = name == "max";
                 let (dst, s) = self.same(ops, 2, File::R64)?;
                 self.map(
-                    MapFn::F2(Box::new(move |[a, b]| {
-                        min_max::min_max_f64(d(a), d(b), max).to_bits()
-                    })),
+                    MapFn::F2(Box::new(move |[a, b]| min_max::min_max_f64(d(a), d(b), max).to_bits())),
                     dst,
                     &s,
                     class,
@@ -311,13 +232,9 @@ impl<'a> Decoder<'a> {
                 let (dst, s) = self.same(ops, 1, File::R64)?;
                 let func: Box<dyn Fn([u64; 1]) -> u64 + Send + Sync> = match (name, approximate) {
                     ("rcp", true) => Box::new(|[a]| approx::rcp_approx_f64(d(a)).to_bits()),
-                    ("rcp", false) => {
-                        Box::new(move |[a]| rounded::div_f64(1.0, d(a), mode).to_bits())
-                    }
+                    ("rcp", false) => Box::new(move |[a]| rounded::div_f64(1.0, d(a), mode).to_bits()),
                     ("sqrt", false) => Box::new(move |[a]| rounded::sqrt_f64(d(a), mode).to_bits()),
-                    ("rsqrt", true) if ftz => {
-                        Box::new(|[a]| approx::rsqrt_approx_ftz_f64(d(a)).to_bits())
-                    }
+                    ("rsqrt", true) if ftz => Box::new(|[a]| approx::rsqrt_approx_ftz_f64(d(a)).to_bits()),
                     ("rsqrt", true) => Box::new(|[a]| approx::rsqrt_f64(d(a)).to_bits()),
                     _ => return Err(m.unsupported("this precision")),
                 };
@@ -325,74 +242,39 @@ impl<'a> Decoder<'a> {
             }
             "copysign" => {
                 let (dst, s) = self.same(ops, 2, File::R64)?;
-                self.map(
-                    MapFn::F2(Box::new(|[a, b]| d(b).copysign(d(a)).to_bits())),
-                    dst,
-                    &s,
-                    class,
-                );
+                self.map(MapFn::F2(Box::new(|[a, b]| d(b).copysign(d(a)).to_bits())), dst, &s, class);
             }
             "testp" => {
                 let t = test_kind(m)?;
                 self.want(ops, 2..=2)?;
-                let (dst, s) = (
-                    self.dst(&ops[0], File::Pred)?,
-                    self.src(&ops[1], File::R64)?,
-                );
-                self.map(
-                    MapFn::F1(Box::new(move |[a]| min_max::testp_f64(d(a), t) as u64)),
-                    dst,
-                    &[s],
-                    class,
-                );
+                let (dst, s) = (self.dst(&ops[0], File::Pred)?, self.src(&ops[1], File::R64)?);
+                self.map(MapFn::F1(Box::new(move |[a]| min_max::testp_f64(d(a), t) as u64)), dst, &[s], class);
             }
             _ => return Err(m.unsupported("this type")),
         }
         Ok(())
     }
 
-    pub(super) fn half(
-        &mut self,
-        name: &str,
-        m: &mut Mods<'a>,
-        ops: &[Operand<'a>],
-        ty: Ty,
-    ) -> Res<()> {
-        let h = if matches!(ty, Ty::F16 | Ty::F16x2) {
-            Half::F16
-        } else {
-            Half::Bf16
-        };
+    pub(super) fn half(&mut self, name: &str, m: &mut Mods<'a>, ops: &[Operand<'a>], ty: Ty) -> Res<()> {
+        let h = if matches!(ty, Ty::F16 | Ty::F16x2) { Half::F16 } else { Half::Bf16 };
         let packed = matches!(ty, Ty::F16x2 | Ty::BF16x2);
         let class = Class::Half;
         let ftz = m.has("ftz");
         let op1 = move |g: Box<dyn Fn(u16) -> u16 + Send + Sync>| -> MapFn {
             MapFn::F1(Box::new(move |[a]| {
                 let lo = g(a as u16) as u64;
-                if packed {
-                    lo | (g((a >> 16) as u16) as u64) << 16
-                } else {
-                    lo
-                }
+                if packed { lo | (g((a >> 16) as u16) as u64) << 16 } else { lo }
             }))
         };
         let op2 = move |g: Box<dyn Fn(u16, u16) -> u16 + Send + Sync>| -> MapFn {
             MapFn::F2(Box::new(move |[a, b]| {
-                if packed {
-                    packed2(a as u32, b as u32, &g) as u64
-                } else {
-                    g(a as u16, b as u16) as u64
-                }
+                if packed { packed2(a as u32, b as u32, &g) as u64 } else { g(a as u16, b as u16) as u64 }
             }))
         };
         match name {
             "add" | "sub" | "mul" => {
                 let _ = m.rounding();
-                let hm = HalfModifiers {
-                    ftz,
-                    sat: m.has("sat"),
-                    relu: false,
-                };
+                let hm = HalfModifiers { ftz, sat: m.has("sat"), relu: false };
                 let (dst, s) = self.same(ops, 2, File::R32)?;
                 let func: Box<dyn Fn(u16, u16) -> u16 + Send + Sync> = match name {
                     "add" => Box::new(move |a, b| h.add(a, b, hm)),
@@ -403,19 +285,11 @@ impl<'a> Decoder<'a> {
             }
             "fma" => {
                 let _ = m.rounding();
-                let hm = HalfModifiers {
-                    ftz,
-                    sat: m.has("sat"),
-                    relu: m.has("relu"),
-                };
+                let hm = HalfModifiers { ftz, sat: m.has("sat"), relu: m.has("relu") };
                 let oob = m.has("oob");
                 let (dst, s) = self.same(ops, 3, File::R32)?;
                 let g = move |a: u16, b: u16, c: u16| {
-                    if oob {
-                        h.fma_oob(a, b, c, hm.relu)
-                    } else {
-                        h.fma(a, b, c, hm)
-                    }
+                    if oob { h.fma_oob(a, b, c, hm.relu) } else { h.fma(a, b, c, hm) }
                 };
                 let func = move |[a, b, c]: [u64; 3]| {
                     if packed {
@@ -428,32 +302,14 @@ impl<'a> Decoder<'a> {
             }
             "min" | "max" => {
                 let max = name == "max";
-                let mm = MinMaxModifiers {
-                    ftz,
-                    nan: m.has("NaN"),
-                    xorsign_abs: m.has("xorsign") && m.has("abs"),
-                };
+                let mm = MinMaxModifiers { ftz, nan: m.has("NaN"), xorsign_abs: m.has("xorsign") && m.has("abs") };
                 let (dst, s) = self.same(ops, 2, File::R32)?;
-                self.map(
-                    op2(Box::new(move |a, b| {
-                        min_max::min_max_half(h, a, b, max, mm)
-                    })),
-                    dst,
-                    &s,
-                    class,
-                );
+                self.map(op2(Box::new(move |a, b| min_max::min_max_half(h, a, b, max, mm))), dst, &s, class);
             }
             "neg" | "abs" => {
                 let (dst, s) = self.same(ops, 1, File::R32)?;
                 let neg = name == "neg";
-                self.map(
-                    op1(Box::new(
-                        move |a| if neg { h.neg(a, ftz) } else { h.abs(a, ftz) },
-                    )),
-                    dst,
-                    &s,
-                    class,
-                );
+                self.map(op1(Box::new(move |a| if neg { h.neg(a, ftz) } else { h.abs(a, ftz) })), dst, &s, class);
             }
             "ex2" | "tanh" => {
                 if !m.has("approx") {
@@ -462,11 +318,7 @@ impl<'a> Decoder<'a> {
                 let tanh = name == "tanh";
                 let (dst, s) = self.same(ops, 1, File::R32)?;
                 let func = move |a| {
-                    if tanh {
-                        approx::tanh_half(h, a)
-                    } else {
-                        approx::ex2_half(h, a, ftz)
-                    }
+                    if tanh { approx::tanh_half(h, a) } else { approx::ex2_half(h, a, ftz) }
                 };
                 self.map(op1(Box::new(func)), dst, &s, Class::Special);
             }

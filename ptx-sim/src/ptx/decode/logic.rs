@@ -26,9 +26,7 @@ impl<'a> Decoder<'a> {
                 m.ignore(&["wrap"]);
                 m.ty()?;
                 let (dst, s) = self.same(ops, 3, File::R32)?;
-                let func = move |[a, b, c]: [u64; 3]| {
-                    permute::shf(a as u32, b as u32, c as u32, left, clamp) as u64
-                };
+                let func = move |[a, b, c]: [u64; 3]| permute::shf(a as u32, b as u32, c as u32, left, clamp) as u64;
                 self.map(MapFn::F3(Box::new(func)), dst, &s, Class::Integer);
                 return Ok(());
             }
@@ -57,18 +55,10 @@ impl<'a> Decoder<'a> {
                 let file = self.file_of(t)?;
                 self.want(ops, 4..=4)?;
                 let dst = self.dst(&ops[0], file)?;
-                let s = [
-                    self.src(&ops[1], file)?,
-                    self.src(&ops[2], file)?,
-                    self.src(&ops[3], File::R32)?,
-                ];
+                let s = [self.src(&ops[1], file)?, self.src(&ops[2], file)?, self.src(&ops[3], File::R32)?];
                 let float = c == Ty::F32;
                 let func = move |[a, b, c]: [u64; 3]| {
-                    let first = if float {
-                        f32::from_bits(c as u32) >= 0.0
-                    } else {
-                        (c as u32 as i32) >= 0
-                    };
+                    let first = if float { f32::from_bits(c as u32) >= 0.0 } else { (c as u32 as i32) >= 0 };
                     if first { a } else { b }
                 };
                 self.map(MapFn::F3(Box::new(func)), dst, &s, Class::Integer);
@@ -102,16 +92,7 @@ impl<'a> Decoder<'a> {
                         return Ok(());
                     }
                 };
-                self.lane(
-                    op,
-                    dst,
-                    &s,
-                    if file == File::Pred {
-                        Class::Predicate
-                    } else {
-                        class
-                    },
-                );
+                self.lane(op, dst, &s, if file == File::Pred { Class::Predicate } else { class });
             }
             "cnot" => {
                 let (dst, s) = self.same(ops, 1, file)?;
@@ -132,11 +113,7 @@ impl<'a> Decoder<'a> {
                     (false, 32, false, true) => LaneOp::ShrS32,
                     _ => {
                         let func = move |[a, b]: [u64; 2]| {
-                            (if left {
-                                bits::shl(a, b as u32, w)
-                            } else {
-                                bits::shr(a, b as u32, w, signed)
-                            }) & mask(w)
+                            (if left { bits::shl(a, b as u32, w) } else { bits::shr(a, b as u32, w, signed) }) & mask(w)
                         };
                         self.map(MapFn::F2(Box::new(func)), dst, &s, class);
                         return Ok(());
@@ -147,18 +124,12 @@ impl<'a> Decoder<'a> {
             "bfe" => {
                 self.want(ops, 4..=4)?;
                 let dst = self.dst(&ops[0], file)?;
-                let s = [
-                    self.src(&ops[1], file)?,
-                    self.src(&ops[2], File::R32)?,
-                    self.src(&ops[3], File::R32)?,
-                ];
+                let s = [self.src(&ops[1], file)?, self.src(&ops[2], File::R32)?, self.src(&ops[3], File::R32)?];
                 if ty == Ty::U32 {
                     self.lane(LaneOp::BfeU32, dst, &s, class);
                 } else {
                     let signed = ty.signed();
-                    let func = move |[a, p, l]: [u64; 3]| {
-                        bits::bfe(a, p as u32, l as u32, w, signed) & mask(w)
-                    };
+                    let func = move |[a, p, l]: [u64; 3]| bits::bfe(a, p as u32, l as u32, w, signed) & mask(w);
                     self.map(MapFn::F3(Box::new(func)), dst, &s, class);
                 }
             }
@@ -188,33 +159,18 @@ impl<'a> Decoder<'a> {
             }
             "brev" => {
                 let (dst, s) = self.same(ops, 1, file)?;
-                self.map(
-                    MapFn::F1(Box::new(move |[a]| a.reverse_bits() >> (64 - w))),
-                    dst,
-                    &s,
-                    class,
-                );
+                self.map(MapFn::F1(Box::new(move |[a]| a.reverse_bits() >> (64 - w))), dst, &s, class);
             }
             "fns" => {
                 let (dst, s) = self.same(ops, 3, File::R32)?;
-                let func =
-                    |[a, b, c]: [u64; 3]| bits::fns(a as u32, b as u32, c as u32 as i32) as u64;
+                let func = |[a, b, c]: [u64; 3]| bits::fns(a as u32, b as u32, c as u32 as i32) as u64;
                 self.map(MapFn::F3(Box::new(func)), dst, &s, class);
             }
             "selp" => {
                 self.want(ops, 4..=4)?;
                 let dst = self.dst(&ops[0], file)?;
-                let s = [
-                    self.src(&ops[1], file)?,
-                    self.src(&ops[2], file)?,
-                    self.src(&ops[3], File::Pred)?,
-                ];
-                self.lane(
-                    if wide { LaneOp::Selp64 } else { LaneOp::Selp32 },
-                    dst,
-                    &s,
-                    class,
-                );
+                let s = [self.src(&ops[1], file)?, self.src(&ops[2], file)?, self.src(&ops[3], File::Pred)?];
+                self.lane(if wide { LaneOp::Selp64 } else { LaneOp::Selp32 }, dst, &s, class);
             }
             _ => return Err(m.unsupported("this type")),
         }
@@ -232,11 +188,7 @@ impl<'a> Decoder<'a> {
         m.ty()?;
         self.want(ops, 5..=6)?;
         let (d, p) = self.pair(&ops[0], File::R32)?;
-        let s = [
-            self.src(&ops[1], File::R32)?,
-            self.src(&ops[2], File::R32)?,
-            self.src(&ops[3], File::R32)?,
-        ];
+        let s = [self.src(&ops[1], File::R32)?, self.src(&ops[2], File::R32)?, self.src(&ops[3], File::R32)?];
         let lut = self.immediate(&ops[4])? as u8;
         self.lane(LaneOp::Lop3(lut), d, &s, Class::Integer);
         if !p.is_none() {
@@ -284,9 +236,7 @@ impl<'a> Decoder<'a> {
         match mode {
             None => self.lane(LaneOp::Prmt, dst, &s, Class::Integer),
             Some(mode) => {
-                let func = move |[a, b, c]: [u64; 3]| {
-                    permute::prmt(a as u32, b as u32, c as u32, mode) as u64
-                };
+                let func = move |[a, b, c]: [u64; 3]| permute::prmt(a as u32, b as u32, c as u32, mode) as u64;
                 self.map(MapFn::F3(Box::new(func)), dst, &s, Class::Integer);
             }
         }
@@ -361,10 +311,7 @@ impl<'a> Decoder<'a> {
                 return Err(m.unsupported("a combination of packed comparisons"));
             }
             let func = move |[a, b, _]: [u64; 3]| {
-                (
-                    test(a & 0xffff, b & 0xffff) as u64,
-                    test(a >> 16 & 0xffff, b >> 16 & 0xffff) as u64,
-                )
+                (test(a & 0xffff, b & 0xffff) as u64, test(a >> 16 & 0xffff, b >> 16 & 0xffff) as u64)
             };
             let map = crate::ptx::program::Map {
                 f: MapFn::Two(Box::new(func)),
@@ -374,24 +321,11 @@ impl<'a> Decoder<'a> {
             self.push(Op::Map(Box::new(map)), Class::Predicate);
             return Ok(());
         }
-        let hot = matches!(
-            ty,
-            Ty::B32 | Ty::U32 | Ty::S32 | Ty::B64 | Ty::U64 | Ty::S64 | Ty::F64
-        ) || (ty == Ty::F32 && !ftz)
+        let hot = matches!(ty, Ty::B32 | Ty::U32 | Ty::S32 | Ty::B64 | Ty::U64 | Ty::S64 | Ty::F64)
+            || (ty == Ty::F32 && !ftz)
             || matches!(ty, Ty::B16 | Ty::U16 | Ty::S16);
         if hot && !unordered && number.is_none() {
-            self.push(
-                Op::SetP(SetP {
-                    cmp,
-                    ty,
-                    p,
-                    q,
-                    a,
-                    b,
-                    combine,
-                }),
-                Class::Predicate,
-            );
+            self.push(Op::SetP(SetP { cmp, ty, p, q, a, b, combine }), Class::Predicate);
             return Ok(());
         }
         let test = compare(ty, cmp, unordered, number, ftz);
@@ -407,11 +341,7 @@ impl<'a> Decoder<'a> {
             };
             (mix(t) as u64, mix(!t) as u64)
         };
-        let map = crate::ptx::program::Map {
-            f: MapFn::Two(Box::new(func)),
-            d: [p, q],
-            s: [a, b, c, Slot::NONE],
-        };
+        let map = crate::ptx::program::Map { f: MapFn::Two(Box::new(func)), d: [p, q], s: [a, b, c, Slot::NONE] };
         self.push(Op::Map(Box::new(map)), Class::Predicate);
         Ok(())
     }
@@ -459,11 +389,7 @@ impl<'a> Decoder<'a> {
             };
             if packed {
                 let yes = yes & 0xffff;
-                let lo = if mix(test(a & 0xffff, b & 0xffff)) {
-                    yes
-                } else {
-                    0
-                };
+                let lo = if mix(test(a & 0xffff, b & 0xffff)) { yes } else { 0 };
                 let hi = if mix(test(a >> 16, b >> 16)) { yes } else { 0 };
                 lo | hi << 16
             } else if mix(test(a, b)) {
@@ -512,14 +438,8 @@ fn compare(
             ordered(g(a), g(b))
         }
         Ty::F64 => ordered(f64::from_bits(a), f64::from_bits(b)),
-        Ty::F16 => ordered(
-            Half::F16.value(a as u16) as f64,
-            Half::F16.value(b as u16) as f64,
-        ),
-        Ty::BF16 => ordered(
-            Half::Bf16.value(a as u16) as f64,
-            Half::Bf16.value(b as u16) as f64,
-        ),
+        Ty::F16 => ordered(Half::F16.value(a as u16) as f64, Half::F16.value(b as u16) as f64),
+        Ty::BF16 => ordered(Half::Bf16.value(a as u16) as f64, Half::Bf16.value(b as u16) as f64),
         _ => {
             let (x, y) = (it.read(a), it.read(b));
             match cmp {

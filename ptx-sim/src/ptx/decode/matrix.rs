@@ -56,47 +56,16 @@ impl<'a> Decoder<'a> {
                 }
                 self.want(ops, 2..=2)?;
                 let load = name == "ldmatrix";
-                let (reg, mem) = if load {
-                    (&ops[0], &ops[1])
-                } else {
-                    (&ops[1], &ops[0])
-                };
+                let (reg, mem) = if load { (&ops[0], &ops[1]) } else { (&ops[1], &ops[0]) };
                 let addr = self.addr(mem, Space::Shared)?;
-                let regs = if load {
-                    self.dst_vec(reg)?
-                } else {
-                    self.src_vec(reg, File::R32)?
-                };
+                let regs = if load { self.dst_vec(reg)? } else { self.src_vec(reg, File::R32)? };
                 if Some(regs.len()) != n {
-                    return self.error(format!(
-                        "{} registers for {} matrices",
-                        regs.len(),
-                        n.unwrap_or(0)
-                    ));
+                    return self.error(format!("{} registers for {} matrices", regs.len(), n.unwrap_or(0)));
                 }
                 self.need32(&regs)?;
-                let op = if load {
-                    Op::LdMatrix {
-                        addr,
-                        d: regs,
-                        trans,
-                    }
-                } else {
-                    Op::StMatrix {
-                        addr,
-                        s: regs,
-                        trans,
-                    }
-                };
-                self.push_with(
-                    op,
-                    if load {
-                        Class::LoadShared
-                    } else {
-                        Class::StoreShared
-                    },
-                    Together::All,
-                );
+                let op =
+                    if load { Op::LdMatrix { addr, d: regs, trans } } else { Op::StMatrix { addr, s: regs, trans } };
+                self.push_with(op, if load { Class::LoadShared } else { Class::StoreShared }, Together::All);
             }
             "movmatrix" => {
                 m.ignore(&["m8n8", "trans"]);
@@ -146,9 +115,7 @@ impl<'a> Decoder<'a> {
             (Elem::S8 | Elem::U8, Elem::S8 | Elem::U8, Ty::S32) => {
                 matches!((mm, nn, kk), (16, 8, 16 | 32))
             }
-            (Elem::F64, Elem::F64, Ty::F64) => {
-                (mm, nn, kk) == (8, 8, 4) || matches!((mm, nn, kk), (16, 8, 4 | 8 | 16))
-            }
+            (Elem::F64, Elem::F64, Ty::F64) => (mm, nn, kk) == (8, 8, 4) || matches!((mm, nn, kk), (16, 8, 4 | 8 | 16)),
             _ => false,
         };
         if !ok {
@@ -160,11 +127,8 @@ impl<'a> Decoder<'a> {
         let ra = self.src_vec(&ops[1], file)?;
         let rb = self.src_vec(&ops[2], file)?;
         let rc = self.src_vec(&ops[3], file)?;
-        let per = |count: usize, bytes: usize| {
-            (count * bytes / 32)
-                .div_ceil(if file == File::R64 { 8 } else { 4 })
-                .max(1)
-        };
+        let per =
+            |count: usize, bytes: usize| (count * bytes / 32).div_ceil(if file == File::R64 { 8 } else { 4 }).max(1);
         let acc = if *td == Ty::F16 { 2 } else { td.size() };
         let sizes = [
             (d.len(), per(mm * nn, acc)),
@@ -182,19 +146,7 @@ impl<'a> Decoder<'a> {
                 return self.error("a matrix register has the wrong width");
             }
         }
-        let mma = Mma {
-            m: mm,
-            n: nn,
-            k: kk,
-            a,
-            b,
-            acc: *td,
-            satfinite,
-            d,
-            ra,
-            rb,
-            rc,
-        };
+        let mma = Mma { m: mm, n: nn, k: kk, a, b, acc: *td, satfinite, d, ra, rb, rc };
         self.push_with(Op::Mma(Box::new(mma)), Class::Matrix, Together::All);
         Ok(())
     }
@@ -215,15 +167,9 @@ impl<'a> Decoder<'a> {
             self.want(ops, 1..=1)?;
             let keep = self.immediate(&ops[0])?;
             if keep > 7 {
-                return self.error(format!(
-                    "wgmma.wait_group {keep}: at most 7 groups may stay pending"
-                ));
+                return self.error(format!("wgmma.wait_group {keep}: at most 7 groups may stay pending"));
             }
-            self.push_with(
-                Op::WgmmaWait { keep: keep as u32 },
-                Class::Matrix,
-                Together::All,
-            );
+            self.push_with(Op::WgmmaWait { keep: keep as u32 }, Class::Matrix, Together::All);
             return Ok(());
         }
         if !m.has("mma_async") || !m.has("sync") || !m.has("aligned") {
@@ -242,17 +188,13 @@ impl<'a> Decoder<'a> {
         };
         let integer = matches!(a, Elem::S8 | Elem::U8);
         let ok = match (a, b, *td) {
-            (Elem::F16, Elem::F16, Ty::F16 | Ty::F32) | (Elem::Bf16, Elem::Bf16, Ty::F32) => {
-                k == 16
-            }
+            (Elem::F16, Elem::F16, Ty::F16 | Ty::F32) | (Elem::Bf16, Elem::Bf16, Ty::F32) => k == 16,
             (Elem::Tf32, Elem::Tf32, Ty::F32) => k == 8,
             (Elem::E4m3 | Elem::E5m2, Elem::E4m3 | Elem::E5m2, Ty::F16 | Ty::F32) => k == 32,
             (Elem::S8 | Elem::U8, Elem::S8 | Elem::U8, Ty::S32) => k == 32,
             _ => false,
         };
-        let n_ok = n.is_multiple_of(8)
-            && (8..=256).contains(&n)
-            && (!integer || n <= 24 || n.is_multiple_of(16));
+        let n_ok = n.is_multiple_of(8) && (8..=256).contains(&n) && (!integer || n <= 24 || n.is_multiple_of(16));
         if mm != 64 || !ok || !n_ok {
             return Err(m.unsupported("this combination of shape and types"));
         }
@@ -261,17 +203,10 @@ impl<'a> Decoder<'a> {
         self.need32(&d)?;
         let regs = if *td == Ty::F16 { n / 4 } else { n / 2 };
         if d.len() != regs {
-            return self.error(format!(
-                "{} accumulator registers where n{n} needs {regs}",
-                d.len()
-            ));
+            return self.error(format!("{} accumulator registers where n{n} needs {regs}", d.len()));
         }
         let a_in_shared = !matches!(ops[1], Operand::Vector(_));
-        let ra = if a_in_shared {
-            vec![self.src(&ops[1], File::R64)?]
-        } else {
-            self.src_vec(&ops[1], File::R32)?
-        };
+        let ra = if a_in_shared { vec![self.src(&ops[1], File::R64)?] } else { self.src_vec(&ops[1], File::R32)? };
         if !a_in_shared {
             self.need32(&ra)?;
         }
@@ -280,10 +215,7 @@ impl<'a> Decoder<'a> {
         }
         let desc_b = self.src(&ops[2], File::R64)?;
         let scale_d = self.src(&ops[3], File::Pred)?;
-        let imm = ops[4..]
-            .iter()
-            .map(|o| self.immediate(o))
-            .collect::<Res<Vec<_>>>()?;
+        let imm = ops[4..].iter().map(|o| self.immediate(o)).collect::<Res<Vec<_>>>()?;
         let sign = |v: u64| match v as i64 {
             1 => Ok(false),
             -1 => Ok(true),

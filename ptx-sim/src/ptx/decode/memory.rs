@@ -80,31 +80,17 @@ impl<'a> Decoder<'a> {
             Space::Param => Class::LoadParam,
             Space::Generic => Class::MemoryGeneric,
         };
-        self.push(
-            Op::Load(Box::new(Load {
-                addr,
-                bytes: ty.size(),
-                signed: ty.signed(),
-                d,
-                strength,
-            })),
-            class,
-        );
+        self.push(Op::Load(Box::new(Load { addr, bytes: ty.size(), signed: ty.signed(), d, strength })), class);
         Ok(())
     }
 
     fn check_element(&self, ty: Ty, slots: &[Slot]) -> Res<()> {
         if ty == Ty::B128 {
-            return self.unsupported(
-                "128-bit elements are not supported by the virtual device; use a vector",
-            );
+            return self.unsupported("128-bit elements are not supported by the virtual device; use a vector");
         }
         for s in slots.iter().filter(|s| !s.is_none()) {
             if s.file() == File::Pred || (ty.size() == 8 && s.file() == File::R32) {
-                return self.error(format!(
-                    "a register is too narrow for {}-byte values",
-                    ty.size()
-                ));
+                return self.error(format!("a register is too narrow for {}-byte values", ty.size()));
             }
         }
         Ok(())
@@ -149,16 +135,7 @@ impl<'a> Decoder<'a> {
         if addr.space == Space::Param {
             return self.error("kernel parameters cannot be written");
         }
-        self.push(
-            Op::Store(Box::new(Store {
-                addr,
-                bytes: ty.size(),
-                s,
-                strength,
-                mbar,
-            })),
-            class,
-        );
+        self.push(Op::Store(Box::new(Store { addr, bytes: ty.size(), s, strength, mbar })), class);
         Ok(())
     }
 
@@ -170,9 +147,7 @@ impl<'a> Decoder<'a> {
         m.ignore_cache();
         m.ignore(&["mbarrier::complete_tx::bytes", "noftz"]);
         let lanes = Self::vector(m);
-        const NAMES: [&str; 10] = [
-            "add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas",
-        ];
+        const NAMES: [&str; 10] = ["add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"];
         let op = m.find(|p| NAMES.iter().position(|n| *n == p));
         let Some(op) = op.map(|i| NAMES[i]) else {
             return Err(m.unsupported("an operation is expected"));
@@ -184,25 +159,14 @@ impl<'a> Decoder<'a> {
         let file = self.file_of(ty)?;
         let at = returns as usize;
         let operands = 2 + (op == "cas") as usize;
-        self.want(
-            ops,
-            at + operands..=at + operands + (policy || asynchronous) as usize,
-        )?;
-        let d = if returns {
-            self.dst_vec(&ops[0])?
-        } else {
-            Vec::new()
-        };
+        self.want(ops, at + operands..=at + operands + (policy || asynchronous) as usize)?;
+        let d = if returns { self.dst_vec(&ops[0])? } else { Vec::new() };
         if asynchronous {
             space = Space::Shared;
         }
         let addr = self.addr(&ops[at], space)?;
         let b = self.src_vec(&ops[at + 1], file)?;
-        let c = if op == "cas" {
-            self.src(&ops[at + 2], file)?
-        } else {
-            Slot::NONE
-        };
+        let c = if op == "cas" { self.src(&ops[at + 2], file)? } else { Slot::NONE };
         if b.len() != lanes || (returns && d.len() != lanes) {
             return self.error(format!("{} registers for {lanes} values", b.len()));
         }
@@ -216,21 +180,8 @@ impl<'a> Decoder<'a> {
         if matches!(addr.space, Space::Global | Space::Generic) {
             self.communicates = true;
         }
-        let d = if d.iter().all(|s| s.is_none()) {
-            Vec::new()
-        } else {
-            d
-        };
-        let atomic = Atomic {
-            addr,
-            bytes: ty.size(),
-            f: func,
-            d,
-            b,
-            c,
-            strength,
-            mbar,
-        };
+        let d = if d.iter().all(|s| s.is_none()) { Vec::new() } else { d };
+        let atomic = Atomic { addr, bytes: ty.size(), f: func, d, b, c, strength, mbar };
         self.push(Op::Atomic(Box::new(atomic)), Class::Atomic);
         Ok(())
     }
@@ -243,22 +194,18 @@ pub(super) fn atomic_function(op: &str, ty: Ty) -> Option<AtomicFn> {
     let keep = mask(it.bits);
     let integer = matches!(ty, U32 | S32 | U64 | S64 | B32 | B64);
     let float = |g: fn(f32, f32) -> f32| -> AtomicFn {
-        Box::new(move |a, b, _| {
-            g(f32::from_bits(a as u32), f32::from_bits(b as u32)).to_bits() as u64
-        })
+        Box::new(move |a, b, _| g(f32::from_bits(a as u32), f32::from_bits(b as u32)).to_bits() as u64)
     };
     let half = |h: Half, packed: bool, kind: &'static str| -> AtomicFn {
         let g = move |a: u16, b: u16| match kind {
             "add" => h.add(a, b, HalfModifiers::default()),
             k => min_max_half(h, a, b, k == "max", MinMaxModifiers::default()),
         };
-        Box::new(move |a, b, _| {
-            if packed {
-                packed2(a as u32, b as u32, g) as u64
-            } else {
-                g(a as u16, b as u16) as u64
-            }
-        })
+        Box::new(
+            move |a, b, _| {
+                if packed { packed2(a as u32, b as u32, g) as u64 } else { g(a as u16, b as u16) as u64 }
+            },
+        )
     };
     Some(match (op, ty) {
         ("add", F32) => float(|a, b| a + b),
@@ -268,21 +215,15 @@ pub(super) fn atomic_function(op: &str, ty: Ty) -> Option<AtomicFn> {
         ("add" | "min" | "max", F16x2) => half(Half::F16, true, static_name(op)),
         ("add" | "min" | "max", BF16x2) => half(Half::Bf16, true, static_name(op)),
         ("add", _) if integer => Box::new(move |a, b, _| a.wrapping_add(b) & keep),
-        ("min", _) if integer => {
-            Box::new(move |a, b, _| if it.read(b) < it.read(a) { b } else { a })
-        }
-        ("max", _) if integer => {
-            Box::new(move |a, b, _| if it.read(b) > it.read(a) { b } else { a })
-        }
+        ("min", _) if integer => Box::new(move |a, b, _| if it.read(b) < it.read(a) { b } else { a }),
+        ("max", _) if integer => Box::new(move |a, b, _| if it.read(b) > it.read(a) { b } else { a }),
         ("inc", U32) => Box::new(|a, b, _| if a >= b { 0 } else { a + 1 }),
         ("dec", U32) => Box::new(|a, b, _| if a == 0 || a > b { b } else { a - 1 }),
         ("and", B32 | B64) => Box::new(|a, b, _| a & b),
         ("or", B32 | B64) => Box::new(|a, b, _| a | b),
         ("xor", B32 | B64) => Box::new(|a, b, _| a ^ b),
         ("exch", B32 | B64 | U32 | S32 | F32 | U64 | S64) => Box::new(|_, b, _| b),
-        ("cas", B16 | B32 | B64 | U32 | S32 | U64 | S64) => {
-            Box::new(|a, b, c| if a == b { c } else { a })
-        }
+        ("cas", B16 | B32 | B64 | U32 | S32 | U64 | S64) => Box::new(|a, b, c| if a == b { c } else { a }),
         _ => return None,
     })
 }

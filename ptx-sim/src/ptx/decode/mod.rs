@@ -20,9 +20,7 @@ mod specials;
 mod sync;
 
 use super::module::LoadError;
-use super::program::{
-    Class, File, FunctionEntry, Init, Inst, Op, Program, Slot, Strength, Together,
-};
+use super::program::{Class, File, FunctionEntry, Init, Inst, Op, Program, Slot, Strength, Together};
 use super::syntax::{Decl, Function, Instr, Operand, Stmt};
 use super::types::Ty;
 use mods::Mods;
@@ -151,19 +149,11 @@ pub(crate) fn kernel<'a>(
 
 impl<'a> Decoder<'a> {
     fn error<T>(&self, message: impl Into<String>) -> Res<T> {
-        Err(LoadError {
-            line: self.line,
-            message: message.into(),
-            unsupported: false,
-        })
+        Err(LoadError { line: self.line, message: message.into(), unsupported: false })
     }
 
     fn unsupported<T>(&self, message: impl Into<String>) -> Res<T> {
-        Err(LoadError {
-            line: self.line,
-            message: message.into(),
-            unsupported: true,
-        })
+        Err(LoadError { line: self.line, message: message.into(), unsupported: true })
     }
 
     fn reach(
@@ -176,10 +166,7 @@ impl<'a> Decoder<'a> {
         if path.contains(&f.name) {
             return Err(LoadError {
                 line: f.line,
-                message: format!(
-                    "`{}` calls itself; recursion is not supported, rewrite it as a loop",
-                    f.name
-                ),
+                message: format!("`{}` calls itself; recursion is not supported, rewrite it as a loop", f.name),
                 unsupported: true,
             });
         }
@@ -219,8 +206,7 @@ impl<'a> Decoder<'a> {
         Ok(match ty {
             Ty::Pred => File::Pred,
             Ty::B128 => {
-                return self
-                    .unsupported("128-bit registers are not supported by the virtual device");
+                return self.unsupported("128-bit registers are not supported by the virtual device");
             }
             _ if ty.size() == 8 => File::R64,
             _ => File::R32,
@@ -260,12 +246,8 @@ impl<'a> Decoder<'a> {
         let returns = formals(&f.returns)?;
         let params = formals(&f.params)?;
         let return_row = self.row(File::R32)?.index();
-        self.signatures
-            .insert(f.name, (self.table.len(), Signature { returns, params }));
-        self.table.push(FunctionEntry {
-            entry: self.out.len() as u32,
-            return_row,
-        });
+        self.signatures.insert(f.name, (self.table.len(), Signature { returns, params }));
+        self.table.push(FunctionEntry { entry: self.out.len() as u32, return_row });
         self.body(f)
     }
 
@@ -375,8 +357,7 @@ impl<'a> Decoder<'a> {
                         if self.rows[file as usize] > 1 << 20 {
                             return self.error("more registers than a kernel can have");
                         }
-                        self.scope()
-                            .insert(d.name, Symbol::Range(Slot::new(file, base), d.ty, n));
+                        self.scope().insert(d.name, Symbol::Range(Slot::new(file, base), d.ty, n));
                     }
                 }
             }
@@ -424,27 +405,24 @@ impl<'a> Decoder<'a> {
         let name = m.name();
         let ops = i.operands.as_slice();
         match name {
-            "add" | "sub" | "mul" | "mad" | "fma" | "div" | "rem" | "min" | "max" | "neg"
-            | "abs" | "mul24" | "mad24" | "sad" | "addc" | "subc" | "madc" | "dp4a" | "dp2a"
-            | "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "ex2" | "lg2" | "tanh" | "copysign"
-            | "testp" => self.arithmetic(name, &mut m, ops)?,
-            "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "lop3" | "prmt"
-            | "bfe" | "bfi" | "bfind" | "brev" | "clz" | "popc" | "fns" | "szext" | "bmsk"
-            | "setp" | "set" | "selp" | "slct" => self.logic(name, &mut m, ops)?,
+            "add" | "sub" | "mul" | "mad" | "fma" | "div" | "rem" | "min" | "max" | "neg" | "abs" | "mul24"
+            | "mad24" | "sad" | "addc" | "subc" | "madc" | "dp4a" | "dp2a" | "rcp" | "sqrt" | "rsqrt" | "sin"
+            | "cos" | "ex2" | "lg2" | "tanh" | "copysign" | "testp" => self.arithmetic(name, &mut m, ops)?,
+            "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "lop3" | "prmt" | "bfe" | "bfi"
+            | "bfind" | "brev" | "clz" | "popc" | "fns" | "szext" | "bmsk" | "setp" | "set" | "selp" | "slct" => {
+                self.logic(name, &mut m, ops)?
+            }
             "mov" | "cvta" | "isspacep" | "mapa" | "getctarank" => self.moves(name, &mut m, ops)?,
             "cvt" => self.convert(&mut m, ops)?,
-            "ld" | "ldu" | "st" | "atom" | "red" | "prefetch" | "prefetchu" | "discard"
-            | "applypriority" | "createpolicy" => self.memory(name, &mut m, ops)?,
-            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep"
-            | "pmevent" => self.control(name, &mut m, ops)?,
-            "bar" | "barrier" | "membar" | "fence" | "shfl" | "vote" | "match" | "redux"
-            | "elect" | "activemask" | "setmaxnreg" | "griddepcontrol" | "mbarrier" => {
-                self.sync(name, &mut m, ops)?
+            "ld" | "ldu" | "st" | "atom" | "red" | "prefetch" | "prefetchu" | "discard" | "applypriority"
+            | "createpolicy" => self.memory(name, &mut m, ops)?,
+            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "pmevent" => {
+                self.control(name, &mut m, ops)?
             }
+            "bar" | "barrier" | "membar" | "fence" | "shfl" | "vote" | "match" | "redux" | "elect" | "activemask"
+            | "setmaxnreg" | "griddepcontrol" | "mbarrier" => self.sync(name, &mut m, ops)?,
             "cp" | "tensormap" => self.bulk(name, &mut m, ops)?,
-            "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wgmma" => {
-                self.matrix(name, &mut m, ops)?
-            }
+            "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wgmma" => self.matrix(name, &mut m, ops)?,
             _ => return Err(m.unsupported(format!("instruction `{name}`"))),
         }
         m.finish()
@@ -455,12 +433,7 @@ impl<'a> Decoder<'a> {
         if range.contains(&ops.len()) {
             return Ok(());
         }
-        self.error(format!(
-            "{} operands where {} to {} are expected",
-            ops.len(),
-            range.start(),
-            range.end()
-        ))
+        self.error(format!("{} operands where {} to {} are expected", ops.len(), range.start(), range.end()))
     }
 
     /// A compile-time integer.
@@ -491,20 +464,10 @@ impl<'a> Decoder<'a> {
     fn finish(mut self, entry: u32) -> Res<Decoded> {
         let dynamic_shared = round_up(self.shared_at, self.dynamic_align as u64);
         for (slot, offset) in std::mem::take(&mut self.dynamic) {
-            let key = self
-                .consts
-                .iter()
-                .find(|(_, s)| **s == slot)
-                .map(|(k, _)| k.clone());
+            let key = self.consts.iter().find(|(_, s)| **s == slot).map(|(k, _)| k.clone());
             if let Some(k) = key {
                 self.consts.remove(&k);
-                self.consts.insert(
-                    (
-                        k.0,
-                        Init::Shared(dynamic_shared.wrapping_add(offset) | FINAL),
-                    ),
-                    slot,
-                );
+                self.consts.insert((k.0, Init::Shared(dynamic_shared.wrapping_add(offset) | FINAL)), slot);
             }
         }
         let mut inits: Vec<(Slot, Init)> = self

@@ -16,12 +16,7 @@ impl<'a> Mods<'a> {
     pub(crate) fn new(opcode: &'a str, line: u32) -> Mods<'a> {
         let parts: Vec<&str> = opcode.split('.').collect();
         let taken = vec![false; parts.len()];
-        Mods {
-            opcode,
-            parts,
-            taken,
-            line,
-        }
+        Mods { opcode, parts, taken, line }
     }
 
     /// The instruction's name.
@@ -33,10 +28,7 @@ impl<'a> Mods<'a> {
     pub(crate) fn unsupported(&self, message: impl std::fmt::Display) -> LoadError {
         LoadError {
             line: self.line,
-            message: format!(
-                "`{}`: {message}; the virtual device does not have this",
-                self.opcode
-            ),
+            message: format!("`{}`: {message}; the virtual device does not have this", self.opcode),
             unsupported: true,
         }
     }
@@ -80,10 +72,8 @@ impl<'a> Mods<'a> {
     /// Takes cache and eviction hints.
     pub(crate) fn ignore_cache(&mut self) {
         let hint = |p: &str| {
-            (matches!(
-                p,
-                "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "nc" | "no_allocate"
-            ) || p.starts_with("L1::")
+            (matches!(p, "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "nc" | "no_allocate")
+                || p.starts_with("L1::")
                 || p.starts_with("L2::"))
             .then_some(())
         };

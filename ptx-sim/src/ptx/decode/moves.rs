@@ -20,28 +20,13 @@ impl<'a> Decoder<'a> {
             "cvta" => self.cvta(m, ops),
             "isspacep" => {
                 let cluster = m.has("shared::cluster");
-                let space = if cluster {
-                    Some(Space::Shared)
-                } else {
-                    space_word(m)
-                };
+                let space = if cluster { Some(Space::Shared) } else { space_word(m) };
                 let Some(space) = space else {
                     return Err(m.unsupported("a state space is expected"));
                 };
                 self.want(ops, 2..=2)?;
-                let (d, a) = (
-                    self.dst(&ops[0], File::Pred)?,
-                    self.src(&ops[1], File::R64)?,
-                );
-                self.push(
-                    Op::IsSpace {
-                        d,
-                        a,
-                        space,
-                        cluster,
-                    },
-                    Class::Integer,
-                );
+                let (d, a) = (self.dst(&ops[0], File::Pred)?, self.src(&ops[1], File::R64)?);
+                self.push(Op::IsSpace { d, a, space, cluster }, Class::Integer);
                 Ok(())
             }
             _ => {
@@ -51,20 +36,9 @@ impl<'a> Decoder<'a> {
                 let file = self.file_of(ty)?;
                 if name == "mapa" {
                     self.want(ops, 3..=3)?;
-                    let (d, a, rank) = (
-                        self.dst(&ops[0], file)?,
-                        self.src(&ops[1], file)?,
-                        self.src(&ops[2], File::R32)?,
-                    );
-                    self.push(
-                        Op::Mapa {
-                            d,
-                            a,
-                            rank,
-                            generic,
-                        },
-                        Class::Integer,
-                    );
+                    let (d, a, rank) =
+                        (self.dst(&ops[0], file)?, self.src(&ops[1], file)?, self.src(&ops[2], File::R32)?);
+                    self.push(Op::Mapa { d, a, rank, generic }, Class::Integer);
                 } else {
                     self.want(ops, 2..=2)?;
                     let (d, a) = (self.dst(&ops[0], File::R32)?, self.src(&ops[1], file)?);
@@ -98,12 +72,7 @@ impl<'a> Decoder<'a> {
                         (8, 4) => self.lane(LaneOp::Word(i == 1), *d, &[s], Class::Move),
                         (_, 1 | 2) => {
                             let (shift, keep) = (8 * part * i, (1u64 << (8 * part)) - 1);
-                            self.map(
-                                MapFn::F1(Box::new(move |[a]| a >> shift & keep)),
-                                *d,
-                                &[s],
-                                Class::Move,
-                            );
+                            self.map(MapFn::F1(Box::new(move |[a]| a >> shift & keep)), *d, &[s], Class::Move);
                         }
                         _ => return Err(m.unsupported("this way to unpack")),
                     }
@@ -115,24 +84,14 @@ impl<'a> Decoder<'a> {
                 let part = ty.size() / n.max(1);
                 let file = self.file_of(ty)?;
                 let d = self.dst(dst, file)?;
-                let s = s
-                    .iter()
-                    .map(|o| self.src(o, File::R32))
-                    .collect::<Res<Vec<_>>>()?;
+                let s = s.iter().map(|o| self.src(o, File::R32)).collect::<Res<Vec<_>>>()?;
                 match (ty.size(), part, n) {
                     (4, 2, 2) => self.lane(LaneOp::Pack16, d, &s, Class::Move),
                     (8, 4, 2) => self.lane(LaneOp::Pack32, d, &s, Class::Move),
-                    (2, 1, 2) => self.map(
-                        MapFn::F2(Box::new(|[a, b]| a & 0xff | (b & 0xff) << 8)),
-                        d,
-                        &s,
-                        Class::Move,
-                    ),
+                    (2, 1, 2) => self.map(MapFn::F2(Box::new(|[a, b]| a & 0xff | (b & 0xff) << 8)), d, &s, Class::Move),
                     (_, 1 | 2, 4) => {
                         let keep = (1u64 << (8 * part)) - 1;
-                        let func = move |v: [u64; 4]| {
-                            (0..4).fold(0, |r, i| r | (v[i] & keep) << (8 * part * i))
-                        };
+                        let func = move |v: [u64; 4]| (0..4).fold(0, |r, i| r | (v[i] & keep) << (8 * part * i));
                         self.map(MapFn::F4(Box::new(func)), d, &s, Class::Move);
                     }
                     _ => return Err(m.unsupported("this way to pack")),
@@ -175,12 +134,7 @@ impl<'a> Decoder<'a> {
             self.lane(LaneOp::Mov64, d, &[s], Class::Integer);
         } else {
             let w = self.bits(File::R64, window)?;
-            self.lane(
-                if to { LaneOp::Sub64 } else { LaneOp::Add64 },
-                d,
-                &[s, w],
-                Class::Integer,
-            );
+            self.lane(if to { LaneOp::Sub64 } else { LaneOp::Add64 }, d, &[s, w], Class::Integer);
         }
         Ok(())
     }
@@ -188,9 +142,9 @@ impl<'a> Decoder<'a> {
 
 fn clock(name: &str) -> Option<Clock> {
     Some(match name {
-        "%clock" => Clock::Clock32,
-        "%clock_hi" => Clock::ClockHi,
-        "%clock64" => Clock::Clock64,
+        "%clock" => Clock::Counter32,
+        "%clock_hi" => Clock::CounterHi,
+        "%clock64" => Clock::Counter64,
         "%globaltimer" => Clock::GlobalTimer,
         "%globaltimer_lo" => Clock::GlobalTimerLo,
         "%globaltimer_hi" => Clock::GlobalTimerHi,

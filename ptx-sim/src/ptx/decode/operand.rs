@@ -21,10 +21,7 @@ impl<'a> Decoder<'a> {
                 if let Some(Symbol::Range(base, ty, count)) = s.get(&name[..digits])
                     && n < *count
                 {
-                    return Some(Symbol::Register(
-                        Slot::new(base.file(), base.index() + n),
-                        *ty,
-                    ));
+                    return Some(Symbol::Register(Slot::new(base.file(), base.index() + n), *ty));
                 }
             }
         }
@@ -63,10 +60,7 @@ impl<'a> Decoder<'a> {
         if s.file() == file {
             return Ok(s);
         }
-        self.error(format!(
-            "operand {} has the wrong width for this instruction",
-            show(o)
-        ))
+        self.error(format!("operand {} has the wrong width for this instruction", show(o)))
     }
 
     /// A source operand in its own file; constants take the given one.
@@ -74,14 +68,9 @@ impl<'a> Decoder<'a> {
         match o {
             Operand::Int(v) => self.bits(file, *v),
             Operand::F32(v) => self.bits(file, *v as u64),
-            Operand::F64(v) => self.bits(
-                file,
-                if file == File::R32 {
-                    (f64::from_bits(*v) as f32).to_bits() as u64
-                } else {
-                    *v
-                },
-            ),
+            Operand::F64(v) => {
+                self.bits(file, if file == File::R32 { (f64::from_bits(*v) as f32).to_bits() as u64 } else { *v })
+            }
             Operand::Sink => Ok(Slot::NONE),
             Operand::Name { name, negated } => {
                 let s = self.name(name, file, 0)?;
@@ -92,10 +81,7 @@ impl<'a> Decoder<'a> {
                 }
             }
             Operand::Address { base, offset } => match base.as_ref() {
-                Operand::Name {
-                    name,
-                    negated: false,
-                } => self.name(name, file, *offset),
+                Operand::Name { name, negated: false } => self.name(name, file, *offset),
                 _ => self.error("this operand must be a register, a constant or a variable"),
             },
             _ => self.error(format!("operand {} is not expected here", show(o))),
@@ -145,20 +131,14 @@ impl<'a> Decoder<'a> {
         if s.is_none() || s.file() == file {
             return Ok(s);
         }
-        self.error(format!(
-            "destination {} has the wrong width for this instruction",
-            show(o)
-        ))
+        self.error(format!("destination {} has the wrong width for this instruction", show(o)))
     }
 
     /// A destination register of any file.
     pub(super) fn dst_any(&mut self, o: &Operand<'a>) -> Res<Slot> {
         match o {
             Operand::Sink => Ok(Slot::NONE),
-            Operand::Name {
-                name,
-                negated: false,
-            } => match self.lookup(name) {
+            Operand::Name { name, negated: false } => match self.lookup(name) {
                 Some(Symbol::Register(s, _)) => Ok(s),
                 _ => self.error(format!("`{name}` is not a register that can be written")),
             },
@@ -185,10 +165,7 @@ impl<'a> Decoder<'a> {
     /// `[base + offset]` in a state space; parameters that live in local memory are found out here.
     pub(super) fn addr(&mut self, o: &Operand<'a>, space: Space) -> Res<Addr> {
         let Operand::Address { base, offset } = o else {
-            return self.error(format!(
-                "{} is not an address; write it in brackets",
-                show(o)
-            ));
+            return self.error(format!("{} is not an address; write it in brackets", show(o)));
         };
         self.addr_of(base, *offset, space)
     }
@@ -198,26 +175,16 @@ impl<'a> Decoder<'a> {
         if let Operand::Name { name, .. } = base {
             match (self.lookup(name), space) {
                 (Some(Symbol::Local(_)), Space::Param) => space = Space::Local,
-                (Some(Symbol::Shared(_) | Symbol::DynamicShared), Space::Generic) => {
-                    space = Space::Shared
-                }
+                (Some(Symbol::Shared(_) | Symbol::DynamicShared), Space::Generic) => space = Space::Shared,
                 _ => {}
             }
         }
-        let wide = if space == Space::Shared {
-            File::R32
-        } else {
-            File::R64
-        };
+        let wide = if space == Space::Shared { File::R32 } else { File::R64 };
         let base = self.any(base, wide)?;
         if base.is_none() || base.file() == File::Pred {
             return self.error("an address must be in a 32- or 64-bit register");
         }
-        Ok(Addr {
-            space,
-            base,
-            offset,
-        })
+        Ok(Addr { space, base, offset })
     }
 }
 

@@ -4,8 +4,7 @@ use super::mods::Mods;
 use super::moves::space_word;
 use super::{Decoder, Res};
 use crate::ptx::program::{
-    BarRed, Barrier, Class, Fence, File, Mbar, MbarKind, Op, ReduxOp, ShflMode, Slot, Strength,
-    Together, WarpOp,
+    BarRed, Barrier, Class, Fence, File, Mbar, MbarKind, Op, ReduxOp, ShflMode, Slot, Strength, Together, WarpOp,
 };
 use crate::ptx::syntax::Operand;
 use crate::ptx::types::{Space, Ty};
@@ -33,18 +32,9 @@ impl<'a> Decoder<'a> {
                 self.want(ops, 1..=1)?;
                 let count = self.immediate(&ops[0])?;
                 if !(24..=256).contains(&count) || !count.is_multiple_of(8) {
-                    return self.error(format!(
-                        "setmaxnreg {count}: a multiple of 8 from 24 to 256 is expected"
-                    ));
+                    return self.error(format!("setmaxnreg {count}: a multiple of 8 from 24 to 256 is expected"));
                 }
-                self.push_with(
-                    Op::SetMaxNreg {
-                        inc,
-                        count: count as u32,
-                    },
-                    Class::Other,
-                    Together::All,
-                );
+                self.push_with(Op::SetMaxNreg { inc, count: count as u32 }, Class::Other, Together::All);
                 Ok(())
             }
             "griddepcontrol" => {
@@ -67,25 +57,14 @@ impl<'a> Decoder<'a> {
             m.ignore(&["sync"]);
             self.want(ops, 1..=1)?;
             let mask = self.src(&ops[0], File::R32)?;
-            self.push_with(
-                Op::Warp {
-                    mask,
-                    op: WarpOp::Sync,
-                },
-                Class::Barrier,
-                Together::Mask,
-            );
+            self.push_with(Op::Warp { mask, op: WarpOp::Sync }, Class::Barrier, Together::Mask);
             return Ok(());
         }
         if m.has("cluster") {
             m.ignore(&["aligned", "release", "acquire"]);
             let relaxed = m.has("relaxed");
             if m.has("arrive") {
-                self.push_with(
-                    Op::ClusterArrive { relaxed },
-                    Class::Barrier,
-                    Together::Live,
-                );
+                self.push_with(Op::ClusterArrive { relaxed }, Class::Barrier, Together::Live);
             } else if m.has("wait") {
                 self.push_with(Op::ClusterWait, Class::Barrier, Together::Live);
             } else {
@@ -106,27 +85,11 @@ impl<'a> Decoder<'a> {
             };
             m.ty()?;
             self.want(ops, 3..=4)?;
-            let d = self.dst(
-                &ops[0],
-                if kind == BarRed::Popc {
-                    File::R32
-                } else {
-                    File::Pred
-                },
-            )?;
+            let d = self.dst(&ops[0], if kind == BarRed::Popc { File::R32 } else { File::Pred })?;
             let id = self.src(&ops[1], File::R32)?;
-            let count = if ops.len() == 4 {
-                Some(self.src(&ops[2], File::R32)?)
-            } else {
-                None
-            };
+            let count = if ops.len() == 4 { Some(self.src(&ops[2], File::R32)?) } else { None };
             let p = self.src(&ops[ops.len() - 1], File::Pred)?;
-            let b = Barrier {
-                id,
-                count,
-                arrive_only: false,
-                reduce: Some((kind, d, p)),
-            };
+            let b = Barrier { id, count, arrive_only: false, reduce: Some((kind, d, p)) };
             self.push_with(Op::Barrier(Box::new(b)), Class::Barrier, Together::Live);
             return Ok(());
         }
@@ -141,12 +104,7 @@ impl<'a> Decoder<'a> {
             None => None,
         };
         self.push_with(
-            Op::Barrier(Box::new(Barrier {
-                id,
-                count,
-                arrive_only,
-                reduce: None,
-            })),
+            Op::Barrier(Box::new(Barrier { id, count, arrive_only, reduce: None })),
             Class::Barrier,
             Together::Live,
         );
@@ -160,22 +118,9 @@ impl<'a> Decoder<'a> {
             return Ok(());
         }
         if m.has("proxy") {
-            let f = if m
-                .find(|p| (p == "async" || p.starts_with("async::")).then_some(()))
-                .is_some()
-            {
-                m.ignore(&[
-                    "global",
-                    "shared::cta",
-                    "shared::cluster",
-                    "acquire",
-                    "release",
-                ]);
-                m.ignore(&[
-                    "sync_restrict::shared::cta",
-                    "sync_restrict::shared::cluster",
-                    "cluster",
-                ]);
+            let f = if m.find(|p| (p == "async" || p.starts_with("async::")).then_some(())).is_some() {
+                m.ignore(&["global", "shared::cta", "shared::cluster", "acquire", "release"]);
+                m.ignore(&["sync_restrict::shared::cta", "sync_restrict::shared::cluster", "cluster"]);
                 Fence::ProxyAsync
             } else if m.has("alias") {
                 Fence::ProxyOther
@@ -232,17 +177,7 @@ impl<'a> Decoder<'a> {
                 let a = self.src(&ops[1], File::R32)?;
                 let b = self.src(&ops[2], File::R32)?;
                 let c = self.src(&ops[3], File::R32)?;
-                (
-                    4,
-                    WarpOp::Shfl {
-                        mode,
-                        d,
-                        p,
-                        a,
-                        b,
-                        c,
-                    },
-                )
+                (4, WarpOp::Shfl { mode, d, p, a, b, c })
             }
             "vote" => {
                 self.want(ops, 3..=3)?;
@@ -271,14 +206,7 @@ impl<'a> Decoder<'a> {
                 self.want(ops, 3..=3)?;
                 let (d, p) = self.pair(&ops[0], File::R32)?;
                 let a = self.src(&ops[1], file)?;
-                (
-                    2,
-                    if all {
-                        WarpOp::MatchAll { d, p, a }
-                    } else {
-                        WarpOp::MatchAny { d, a }
-                    },
-                )
+                (2, if all { WarpOp::MatchAll { d, p, a } } else { WarpOp::MatchAny { d, a } })
             }
             "redux" => {
                 let names = ["add", "min", "max", "and", "or", "xor"];
@@ -351,11 +279,7 @@ impl<'a> Decoder<'a> {
         m.ty()?;
         let result = matches!(what, "arrive" | "arrive_drop" | "test_wait" | "try_wait") as usize;
         // Remote arrivals have no result: `mbarrier.arrive.shared::cluster.b64 _, [a]` and `... [a]` both occur.
-        let result = if result == 1 && matches!(ops.first(), Some(Operand::Address { .. })) {
-            0
-        } else {
-            result
-        };
+        let result = if result == 1 && matches!(ops.first(), Some(Operand::Address { .. })) { 0 } else { result };
         let Some(a) = ops.get(result) else {
             return self.error("an mbarrier address is expected");
         };
@@ -379,12 +303,7 @@ impl<'a> Decoder<'a> {
                     return self.error("a transaction count is expected");
                 }
                 let (count, expect) = if expect { (None, v) } else { (v, None) };
-                MbarKind::Arrive {
-                    count,
-                    expect,
-                    drop: has_drop,
-                    no_complete,
-                }
+                MbarKind::Arrive { count, expect, drop: has_drop, no_complete }
             }
             "expect_tx" | "complete_tx" => match value(0, File::R32)? {
                 Some(bytes) if what == "expect_tx" => MbarKind::ExpectTx { bytes },
@@ -394,11 +313,7 @@ impl<'a> Decoder<'a> {
             "test_wait" | "try_wait" => {
                 let file = if parity { File::R32 } else { File::R64 };
                 match value(0, file)? {
-                    Some(phase) => MbarKind::Wait {
-                        phase,
-                        parity,
-                        blocking: what == "try_wait",
-                    },
+                    Some(phase) => MbarKind::Wait { phase, parity, blocking: what == "try_wait" },
                     None => return self.error("a phase is expected"),
                 }
             }
@@ -409,15 +324,7 @@ impl<'a> Decoder<'a> {
             (_, 1) => self.dst(&ops[0], File::R64)?,
             _ => Slot::NONE,
         };
-        self.push(
-            Op::Mbar(Box::new(Mbar {
-                kind,
-                addr,
-                d,
-                relaxed,
-            })),
-            Class::Mbarrier,
-        );
+        self.push(Op::Mbar(Box::new(Mbar { kind, addr, d, relaxed })), Class::Mbarrier);
         Ok(())
     }
 }

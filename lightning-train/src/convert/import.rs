@@ -1,0 +1,262 @@
+//! Hugging Face to ours.
+
+use super::args::ImportArgs;
+use super::census::Census;
+use super::stream::{self, Draft, Job, write_files};
+use super::weights::Weights;
+use super::{ConvertError, json};
+use crate::checkpoint::{
+    Checkpoint, CheckpointError, Piece, TRACKER, TensorEntry, TrainState, iteration_folder, move_into_place, recover,
+    region::Region, replace_file, shard_name, sync_folder, write_file, write_index,
+};
+use crate::cli::Failure;
+use crate::hf::{HfConfig, HfFolder, cache};
+use lightning_core::layout::{Layout, Role};
+use safetensors::Dtype;
+use serde_json::json as object;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// Largest file of an imported checkpoint, in bytes: small enough that a killed conversion loses little.
+const SHARD_BYTES: u64 = 2_000_000_000;
+
+/// What a conversion did.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// All tensors.
+    pub census: Census,
+    /// What was written; nothing in a dry run.
+    pub folder: Option<PathBuf>,
+    /// Elements beyond the range of a new type, by tensor.
+    pub saturated: BTreeMap<String, u64>,
+    /// What was left out or carried along, for people.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// Prints the table (or JSON) to standard output and the rest to standard error.
+    pub fn print(&self, json: bool) {
+        if json {
+            let mut value = self.census.to_json();
+            value["folder"] = object!(self.folder);
+            value["saturated"] = object!(self.saturated);
+            value["notes"] = object!(self.notes);
+            println!("{value}");
+        } else {
+            print!("{}", self.census.table());
+        }
+        for note in &self.notes {
+            eprintln!("note: {note}");
+        }
+        for (name, n) in &self.saturated {
+            eprintln!("note: {n} elements of {name} were beyond the range of the new type and became its largest value");
+        }
+        if let Some(folder) = &self.folder {
+            eprintln!("wrote {}", folder.display());
+        }
+    }
+}
+
+/// The verb `import`.
+///
+/// # Errors
+/// A [`ConvertError`] with its exit code.
+pub fn import(args: ImportArgs) -> Result<(), Failure> {
+    let json = args.json;
+    run(&args)?.print(json);
+    Ok(())
+}
+
+/// The element type that a person names.
+pub(super) fn named_dtype(name: Option<&str>) -> Result<Option<Dtype>, ConvertError> {
+    match name {
+        None => Ok(None),
+        Some("bfloat16" | "bf16") => Ok(Some(Dtype::BF16)),
+        Some("float16" | "fp16" | "f16") => Ok(Some(Dtype::F16)),
+        Some("float32" | "fp32" | "f32") => Ok(Some(Dtype::F32)),
+        Some(other) => Err(ConvertError::Flag(format!(
+            "--torch-dtype {other} is not possible: bfloat16, float16 or float32"
+        ))),
+    }
+}
+
+pub(super) fn locate(model: &str, revision: Option<&str>) -> Result<PathBuf, ConvertError> {
+    cache::resolve(model, revision, &|name| std::env::var(name).ok()).map_err(ConvertError::Source)
+}
+
+/// Refuses a target that holds the source, or lies in it.
+pub(super) fn refuse_same_place(source: &Path, target: &Path) -> Result<(), ConvertError> {
+    // The target need not exist: the nearest ancestor that does decides.
+    let absolute = std::path::absolute(target).unwrap_or_else(|_| target.to_path_buf());
+    let resolved = absolute.ancestors().find_map(|a| {
+        let real = fs::canonicalize(a).ok()?;
+        Some(real.join(absolute.strip_prefix(a).unwrap_or(Path::new(""))))
+    });
+    let (source_real, target_real) =
+        (fs::canonicalize(source).unwrap_or_else(|_| source.to_path_buf()), resolved.unwrap_or(absolute));
+    if source_real.starts_with(&target_real) || target_real.starts_with(&source_real) {
+        return Err(ConvertError::SamePlace { source: source.to_path_buf(), target: target.to_path_buf() });
+    }
+    Ok(())
+}
+
+/// Imports and says what was done.
+///
+/// # Errors
+/// As [`import`].
+pub fn run(args: &ImportArgs) -> Result<Report, ConvertError> {
+    let workers = if args.low_memory { 1 } else { stream::workers(args.workers)? };
+    let dtype = named_dtype(args.torch_dtype.as_deref())?;
+    let source = locate(&args.hf_model, args.hf_revision.as_deref())?;
+    let mut folder = HfFolder::open(&source)?;
+    let mut notes = Vec::new();
+    let census = check_census(&mut folder, args.not_strict, &mut notes)?;
+    if args.dry_run {
+        return Ok(Report { census, folder: None, saturated: BTreeMap::new(), notes });
+    }
+    let root = Path::new(&args.checkpoint_path);
+    let target = iteration_folder(root, 0);
+    refuse_same_place(&source, &target)?;
+    fs::create_dir_all(root).map_err(|e| CheckpointError::io("create", root, e))?;
+    recover(&target)?;
+    if target.exists() && !args.overwrite {
+        return Err(ConvertError::Exists(target));
+    }
+    let config = folder.config.clone();
+    let skip: BTreeSet<&String> = census.unexpected.iter().collect();
+    let plans = stream::fill(jobs(&config, &folder, &skip, dtype), SHARD_BYTES, &shard_name);
+    let fingerprint = object!({
+        "source": fingerprint(&folder), "target": "import", "dtype": args.torch_dtype,
+        "files": plans.iter().map(|p| (p.file.clone(), p.jobs.iter().map(|j| &j.key).collect::<Vec<_>>())).collect::<Vec<_>>(),
+    });
+    let draft = Draft::open(&root.join(".iter_0000000.import"), &fingerprint)?;
+    let side_files = folder.side_files().map_err(|e| CheckpointError::io("list", &source, e))?;
+    let weights = Weights::Hf(folder);
+    let progress = stream::progress_bar(&plans, !args.no_progress && !args.json);
+    let receipts = write_files(&plans, &[], &weights, &draft, workers, &progress)?;
+    progress.finish_and_clear();
+    let mut tensors = BTreeMap::new();
+    let mut saturated = BTreeMap::new();
+    for (plan, receipt) in plans.iter().zip(&receipts) {
+        for job in &plan.jobs {
+            let region = Region::whole(&job.shape);
+            let piece = Piece::new(&region, &plan.file, job.key.clone(), receipt.hashes[&job.key]);
+            let entry = TensorEntry {
+                dtype: job.to.to_string(),
+                shape: job.shape.clone(),
+                source_dtype: Some(job.from.to_string()),
+                pieces: vec![piece],
+            };
+            tensors.insert(format!("model/{}", job.name), entry);
+            if let Some(n) = receipt.saturated.get(&job.key) {
+                saturated.insert(job.name.clone(), *n);
+            }
+        }
+    }
+    write_index(&draft.folder, tensors)?;
+    json::write(&draft.folder.join("train_state.json"), &TrainState::default())?;
+    write_file(&draft.folder.join("config.json"), config.to_text().as_bytes())?;
+    let copied = copy_side_files(&side_files, &draft.folder.join("hf"))?;
+    if copied > 0 {
+        notes.push(format!("{copied} side files were copied unchanged"));
+    }
+    Checkpoint::open(&draft.folder, &[])?;
+    draft.clear()?;
+    sync_folder(&draft.folder)?;
+    move_into_place(&draft.folder, &target)?;
+    replace_file(&root.join(TRACKER), b"0")?;
+    Ok(Report { census, folder: Some(target), saturated, notes })
+}
+
+/// Copies files byte for byte into a folder, through the links of a cache.
+pub(super) fn copy_side_files(files: &[PathBuf], folder: &Path) -> Result<usize, ConvertError> {
+    if files.is_empty() {
+        return Ok(0);
+    }
+    fs::create_dir_all(folder).map_err(|e| CheckpointError::io("create", folder, e))?;
+    for path in files {
+        let target = folder.join(path.file_name().expect("listed files have names"));
+        let bytes = fs::read(path).map_err(|e| CheckpointError::io("read", path, e))?;
+        write_file(&target, &bytes)?;
+    }
+    sync_folder(folder)?;
+    Ok(files.len())
+}
+
+/// Counts the source against its model. Without strictness, tensors that the model does not have are left out, and an MTP
+/// block of which the source has nothing is taken out of the model; nothing else may differ.
+fn check_census(folder: &mut HfFolder, not_strict: bool, notes: &mut Vec<String>) -> Result<Census, ConvertError> {
+    let take = |folder: &HfFolder| {
+        let found = folder.tensors.iter().map(|(n, t)| (n.as_str(), t.dtype, t.shape.as_slice()));
+        Census::take(&folder.config.model, found)
+    };
+    let mut census = take(folder);
+    let mtp = |name: &String| name.starts_with("mtp.");
+    let without_mtp = folder.config.model.mtp.is_some() && !folder.tensors.keys().any(mtp);
+    if not_strict && without_mtp {
+        folder.config.model.mtp = None;
+        notes.push("the source has no mtp.* tensors: the checkpoint has no MTP block".into());
+        census = take(folder);
+    }
+    if not_strict && !census.unexpected.is_empty() {
+        notes.push(format!("{} tensors are not in the model and were left out", census.unexpected.len()));
+    }
+    let harmless = census.missing.is_empty() && census.shapes.is_empty();
+    if census.agrees() || (not_strict && harmless) {
+        return Ok(census);
+    }
+    let hint = if without_mtp && census.missing.iter().all(mtp) && census.shapes.is_empty() {
+        "transformers drops mtp.* when it saves; import the original checkpoint, or without MTP by --not-strict"
+    } else if harmless {
+        "is it this model's config.json? --not-strict leaves out tensors that the model does not have"
+    } else {
+        "is it this model's config.json, and are all files there?"
+    };
+    Err(ConvertError::Census { path: folder.path.clone(), differences: census.differences(), hint })
+}
+
+fn jobs(
+    config: &HfConfig,
+    folder: &HfFolder,
+    skip: &BTreeSet<&String>,
+    dtype: Option<Dtype>,
+) -> Vec<Job<'static>> {
+    let layout = Layout::new(&config.model);
+    let wanted = layout.parts().filter(|(_, part)| !skip.contains(&part.name));
+    wanted
+        .map(|(index, part)| {
+            let tensor = &folder.tensors[&part.name];
+            Job {
+                name: part.name.clone(),
+                key: Region::whole(&part.shape).key(&format!("model/{}", part.name)),
+                from: tensor.dtype,
+                to: converted(layout.params[index].role, tensor.dtype, dtype),
+                stored: part.shape.iter().product(),
+                shape: part.shape.clone(),
+                delta: None,
+            }
+        })
+        .collect()
+}
+
+/// The type of a tensor when weights are converted: buffers and integers keep theirs.
+pub(super) fn converted(role: Role, stored: Dtype, wanted: Option<Dtype>) -> Dtype {
+    let float = matches!(stored, Dtype::F64 | Dtype::F32 | Dtype::BF16 | Dtype::F16);
+    match wanted {
+        Some(wanted) if float && !role.stored_as_f32() => wanted,
+        _ => stored,
+    }
+}
+
+/// What says that a source is still the same: names, sizes and times of its files.
+pub(super) fn fingerprint(folder: &HfFolder) -> serde_json::Value {
+    let files = folder.files.iter().map(|f| {
+        let about = f.file.metadata().ok();
+        let changed = about.as_ref().and_then(|m| m.modified().ok());
+        let nanoseconds = changed.and_then(|t| t.duration_since(UNIX_EPOCH).ok()).map(|d| d.as_nanos().to_string());
+        object!([f.path, about.map(|m| m.len()), nanoseconds])
+    });
+    object!([fs::canonicalize(&folder.path).ok(), files.collect::<Vec<_>>()])
+}
