@@ -22,21 +22,14 @@ fn main() {
 }
 
 fn build() -> Result<(), String> {
-    let root = PathBuf::from(sources::env("CARGO_MANIFEST_DIR")?)
-        .parent()
-        .expect("a crate of the workspace")
-        .to_path_buf();
+    let root =
+        PathBuf::from(sources::env("CARGO_MANIFEST_DIR")?).parent().expect("a crate of the workspace").to_path_buf();
     let out = PathBuf::from(sources::env("OUT_DIR")?);
     let csrc = root.join("csrc");
     for path in [&csrc, &root.join("build.rs")] {
         println!("cargo::rerun-if-changed={}", path.display());
     }
-    for name in [
-        "CUDA_HOME",
-        "LIGHTNING_CUDA",
-        "LIGHTNING_CUDA_ARCHS",
-        "NVCC_CCBIN",
-    ] {
+    for name in ["CUDA_HOME", "LIGHTNING_CUDA", "LIGHTNING_CUDA_ARCHS", "NVCC_CCBIN"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
 
@@ -44,10 +37,7 @@ fn build() -> Result<(), String> {
     let sources = sources::find_sources(&csrc)?;
     let mode = std::env::var("LIGHTNING_CUDA").unwrap_or_default();
     let (compiler, absent) = match mode.as_str() {
-        "off" => (
-            None,
-            Some("LIGHTNING_CUDA=off was set when this was built".to_string()),
-        ),
+        "off" => (None, Some("LIGHTNING_CUDA=off was set when this was built".to_string())),
         "" | "auto" | "require" => match nvcc::find_nvcc(&root, &out) {
             Ok(compiler) => (Some(compiler), None),
             Err(why) if mode == "require" => {
@@ -59,9 +49,7 @@ fn build() -> Result<(), String> {
             }
         },
         other => {
-            return Err(format!(
-                "LIGHTNING_CUDA={other} is none of auto, require, off"
-            ));
+            return Err(format!("LIGHTNING_CUDA={other} is none of auto, require, off"));
         }
     };
 

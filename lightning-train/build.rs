@@ -18,12 +18,7 @@ fn main() {
     let mut text = String::from("pub static DOCUMENTS: &[(&str, &str)] = &[\n");
     for name in files {
         let path = root.join(&name);
-        writeln!(
-            text,
-            "    ({name:?}, include_str!({:?})),",
-            path.display().to_string()
-        )
-        .expect("a string grows");
+        writeln!(text, "    ({name:?}, include_str!({:?})),", path.display().to_string()).expect("a string grows");
     }
     text.push_str("];\n");
     let out = PathBuf::from(std::env::var("OUT_DIR").expect("set by cargo"));

@@ -13,15 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::sources::{Outcome, Source, read, write};
 
 pub const OLDEST_CUDA: (u32, u32) = (13, 0);
-pub const NVCC_FLAGS: &[&str] = &[
-    "-ptx",
-    "-std=c++17",
-    "-lineinfo",
-    "-Xcompiler=-Wall",
-    "-Werror=all-warnings",
-    "-I",
-    "include",
-];
+pub const NVCC_FLAGS: &[&str] =
+    &["-ptx", "-std=c++17", "-lineinfo", "-Xcompiler=-Wall", "-Werror=all-warnings", "-I", "include"];
 pub const PTXAS_FLAGS: &[&str] = &["-v", "-lineinfo"];
 
 pub struct Nvcc {
@@ -48,17 +41,13 @@ pub fn find_nvcc(root: &Path, out: &Path) -> Outcome<Nvcc> {
             continue;
         }
         let said = Command::new(&path).arg("--version").output();
-        let said = said
-            .map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
-            .unwrap_or_default();
+        let said = said.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
         match parse_release(&said) {
             Some(release) if release >= OLDEST_CUDA => {
                 let version = said.lines().last().unwrap_or_default().to_string();
                 return Ok(Nvcc { path, version });
             }
-            Some((major, minor)) => {
-                _ = write!(refused, "; {} is CUDA {major}.{minor}", path.display())
-            }
+            Some((major, minor)) => _ = write!(refused, "; {} is CUDA {major}.{minor}", path.display()),
             None => _ = write!(refused, "; {} does not run", path.display()),
         }
     }
@@ -94,10 +83,7 @@ pub fn compile_all(
 ) -> Outcome<Vec<Image>> {
     let mut images = Vec::new();
     for (source, of) in sources.iter().enumerate() {
-        for &arch in archs
-            .iter()
-            .filter(|arch| of.arch.is_none_or(|only| only == **arch))
-        {
+        for &arch in archs.iter().filter(|arch| of.arch.is_none_or(|only| only == **arch)) {
             let stem = format!("{}.{arch}", of.module.replace('/', "-"));
             images.push(Image {
                 source,
@@ -110,11 +96,7 @@ pub fn compile_all(
     }
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
-    let jobs = std::env::var("NUM_JOBS")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(1usize)
-        .max(1);
+    let jobs = std::env::var("NUM_JOBS").ok().and_then(|n| n.parse().ok()).unwrap_or(1usize).max(1);
     std::thread::scope(|scope| {
         for _ in 0..jobs.min(images.len()) {
             scope.spawn(|| {
@@ -128,31 +110,13 @@ pub fn compile_all(
     });
     let mut failures = failures.into_inner().unwrap_or_else(|e| e.into_inner());
     failures.sort();
-    if failures.is_empty() {
-        Ok(images)
-    } else {
-        Err(failures.join("\n"))
-    }
+    if failures.is_empty() { Ok(images) } else { Err(failures.join("\n")) }
 }
 
-pub fn compile(
-    nvcc: &Nvcc,
-    csrc: &Path,
-    out: &Path,
-    source: &Source,
-    image: &Image,
-) -> Outcome<()> {
+pub fn compile(nvcc: &Nvcc, csrc: &Path, out: &Path, source: &Source, image: &Image) -> Outcome<()> {
     let stamp_path = out.join(format!("{}.stamp", image.ptx));
-    let recipe = format!(
-        "{} {} {NVCC_FLAGS:?} {PTXAS_FLAGS:?} {}",
-        nvcc.path.display(),
-        nvcc.version,
-        image.arch
-    );
-    if is_current(&stamp_path, &recipe, csrc)
-        && out.join(&image.cubin).is_file()
-        && out.join(&image.ptx).is_file()
-    {
+    let recipe = format!("{} {} {NVCC_FLAGS:?} {PTXAS_FLAGS:?} {}", nvcc.path.display(), nvcc.version, image.arch);
+    if is_current(&stamp_path, &recipe, csrc) && out.join(&image.cubin).is_file() && out.join(&image.ptx).is_file() {
         return Ok(());
     }
     _ = fs::remove_file(&stamp_path);
@@ -185,12 +149,7 @@ pub fn compile(
     for path in make_dependencies(&read(&dependencies)?) {
         // Headers of the toolkit are covered by its version.
         if let Ok(below) = csrc.join(&path).strip_prefix(csrc) {
-            _ = writeln!(
-                stamp,
-                "{:016x} {}",
-                file_hash(&csrc.join(below))?,
-                below.display()
-            );
+            _ = writeln!(stamp, "{:016x} {}", file_hash(&csrc.join(below))?, below.display());
         }
     }
     write(&stamp_path, stamp.as_bytes())
@@ -198,18 +157,10 @@ pub fn compile(
 
 /// Runs a compiler; its standard error, which is the error if it fails.
 pub fn run(command: &mut Command) -> Outcome<String> {
-    let output = command.output().map_err(|e| {
-        format!(
-            "cannot start {}: {e}",
-            command.get_program().to_string_lossy()
-        )
-    })?;
+    let output =
+        command.output().map_err(|e| format!("cannot start {}: {e}", command.get_program().to_string_lossy()))?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.success() {
-        Ok(said)
-    } else {
-        Err(format!("{}{said}", String::from_utf8_lossy(&output.stdout)))
-    }
+    if output.status.success() { Ok(said) } else { Err(format!("{}{said}", String::from_utf8_lossy(&output.stdout))) }
 }
 
 pub fn is_current(stamp_path: &Path, recipe: &str, csrc: &Path) -> bool {
@@ -219,9 +170,8 @@ pub fn is_current(stamp_path: &Path, recipe: &str, csrc: &Path) -> bool {
     let mut lines = stamp.lines();
     lines.next() == Some(recipe)
         && lines.all(|line| {
-            line.split_once(' ').is_some_and(|(hash, path)| {
-                file_hash(&csrc.join(path)).is_ok_and(|now| format!("{now:016x}") == hash)
-            })
+            line.split_once(' ')
+                .is_some_and(|(hash, path)| file_hash(&csrc.join(path)).is_ok_and(|now| format!("{now:016x}") == hash))
         })
 }
 
@@ -234,28 +184,18 @@ pub fn file_hash(path: &Path) -> Outcome<u64> {
 
 /// The prerequisites of a makefile rule `target : a b \ c`.
 pub fn make_dependencies(rule: &str) -> Vec<String> {
-    let list = rule
-        .split_once(" : ")
-        .or_else(|| rule.split_once(": "))
-        .map_or("", |(_, list)| list);
-    list.split_whitespace()
-        .filter(|word| *word != "\\")
-        .map(str::to_string)
-        .collect()
+    let list = rule.split_once(" : ").or_else(|| rule.split_once(": ")).map_or("", |(_, list)| list);
+    list.split_whitespace().filter(|word| *word != "\\").map(str::to_string).collect()
 }
 
 /// Line information with paths that are the same on every machine: `csrc/...` and `cuda/include/...`.
 pub fn without_machine_paths(ptx: &str, csrc: &Path) -> String {
     let mut text = String::with_capacity(ptx.len());
     for line in ptx.lines() {
-        if let (true, Some((before, rest))) =
-            (line.trim_start().starts_with(".file"), line.split_once('"'))
+        if let (true, Some((before, rest))) = (line.trim_start().starts_with(".file"), line.split_once('"'))
             && let Some((path, after)) = rest.split_once('"')
         {
-            let shown = match (
-                Path::new(path).strip_prefix(csrc),
-                path.rsplit_once("/include/"),
-            ) {
+            let shown = match (Path::new(path).strip_prefix(csrc), path.rsplit_once("/include/")) {
                 (Ok(below), _) => format!("csrc/{}", below.display()),
                 (Err(_), Some((_, header))) => format!("cuda/include/{header}"),
                 (Err(_), None) => path.to_string(),
@@ -276,27 +216,16 @@ pub fn check_entries(source: &Source, arch: &str, ptx: &str) -> Outcome<()> {
     for kernel in &source.kernels {
         match entries.get(&kernel.name) {
             None => {
-                return problem(format!(
-                    "LIGHTNING_KERNEL declares {}, the PTX has no such entry",
-                    kernel.name
-                ));
+                return problem(format!("LIGHTNING_KERNEL declares {}, the PTX has no such entry", kernel.name));
             }
             Some((threads, _)) if *threads != Some(kernel.threads) => {
-                return problem(format!(
-                    "{} has {} threads, the PTX says {threads:?}",
-                    kernel.name, kernel.threads
-                ));
+                return problem(format!("{} has {} threads, the PTX says {threads:?}", kernel.name, kernel.threads));
             }
             Some(_) => {}
         }
     }
-    match entries
-        .keys()
-        .find(|name| source.kernels.iter().all(|k| k.name != **name))
-    {
-        Some(name) => problem(format!(
-            "kernel {name} is not declared with LIGHTNING_KERNEL"
-        )),
+    match entries.keys().find(|name| source.kernels.iter().all(|k| k.name != **name)) {
+        Some(name) => problem(format!("kernel {name} is not declared with LIGHTNING_KERNEL")),
         None => Ok(()),
     }
 }
@@ -305,21 +234,13 @@ pub fn check_entries(source: &Source, arch: &str, ptx: &str) -> Outcome<()> {
 pub fn parse_entries(ptx: &str) -> BTreeMap<String, (Option<u32>, Option<u32>)> {
     let mut entries = BTreeMap::new();
     for after in ptx.split(".entry ").skip(1) {
-        let name: String = after
-            .chars()
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect();
+        let name: String = after.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         let head = after.split("\n{").next().unwrap_or_default();
-        let threads = head.split(".maxntid ").nth(1).and_then(|t| {
-            t.split(|c: char| c == ',' || c.is_whitespace())
-                .next()?
-                .parse()
-                .ok()
-        });
-        let bytes = head
-            .split("_param_0[")
+        let threads = head
+            .split(".maxntid ")
             .nth(1)
-            .and_then(|b| b.split(']').next()?.parse().ok());
+            .and_then(|t| t.split(|c: char| c == ',' || c.is_whitespace()).next()?.parse().ok());
+        let bytes = head.split("_param_0[").nth(1).and_then(|b| b.split(']').next()?.parse().ok());
         entries.insert(name, (threads, bytes));
     }
     entries

@@ -12,8 +12,7 @@ pub const ARCHS: &[(&str, &str)] = &[("sm_90a", "Sm90a"), ("sm_100a", "Sm100a")]
 const DEFAULT_ARCHS: &str = "sm_90a";
 
 pub fn env(name: &str) -> Outcome<String> {
-    std::env::var(name)
-        .map_err(|_| format!("{name} is not set: this is a build script, run by cargo"))
+    std::env::var(name).map_err(|_| format!("{name} is not set: this is a build script, run by cargo"))
 }
 
 pub fn read(path: &Path) -> Outcome<String> {
@@ -25,11 +24,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Outcome<()> {
 }
 
 pub fn chosen_archs(list: &str) -> Outcome<Vec<&'static str>> {
-    let list = if list.trim().is_empty() {
-        DEFAULT_ARCHS
-    } else {
-        list
-    };
+    let list = if list.trim().is_empty() { DEFAULT_ARCHS } else { list };
     let mut chosen = Vec::new();
     for name in list.split(',').map(str::trim).filter(|n| !n.is_empty()) {
         let Some((known, _)) = ARCHS.iter().find(|(known, _)| *known == name) else {
@@ -72,12 +67,9 @@ pub fn find_sources(csrc: &Path) -> Outcome<Vec<Source>> {
     let mut files = Vec::new();
     let mut folders = vec![csrc.to_path_buf()];
     while let Some(folder) = folders.pop() {
-        let entries =
-            fs::read_dir(&folder).map_err(|e| format!("cannot list {}: {e}", folder.display()))?;
+        let entries = fs::read_dir(&folder).map_err(|e| format!("cannot list {}: {e}", folder.display()))?;
         for entry in entries {
-            let path = entry
-                .map_err(|e| format!("cannot list {}: {e}", folder.display()))?
-                .path();
+            let path = entry.map_err(|e| format!("cannot list {}: {e}", folder.display()))?.path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|e| e == "cu") {
@@ -89,10 +81,7 @@ pub fn find_sources(csrc: &Path) -> Outcome<Vec<Source>> {
     let mut sources = Vec::new();
     let mut seen: BTreeMap<(String, Option<&str>), PathBuf> = BTreeMap::new();
     for file in files {
-        let path = file
-            .strip_prefix(csrc)
-            .expect("found below csrc")
-            .to_path_buf();
+        let path = file.strip_prefix(csrc).expect("found below csrc").to_path_buf();
         let stem = path.with_extension("");
         let suffix = stem.extension().and_then(|e| e.to_str());
         let arch = match suffix {
@@ -101,25 +90,17 @@ pub fn find_sources(csrc: &Path) -> Outcome<Vec<Source>> {
                 ARCHS
                     .iter()
                     .find(|(known, _)| *known == suffix)
-                    .ok_or_else(|| {
-                        format!("csrc/{}: `{suffix}` is no architecture", path.display())
-                    })?
+                    .ok_or_else(|| format!("csrc/{}: `{suffix}` is no architecture", path.display()))?
                     .0,
             ),
         };
         let module = stem.with_extension("").to_string_lossy().replace('\\', "/");
         let family = module
             .rsplit_once('/')
-            .ok_or_else(|| {
-                format!(
-                    "csrc/{} must lie in the folder of its family",
-                    path.display()
-                )
-            })?
+            .ok_or_else(|| format!("csrc/{} must lie in the folder of its family", path.display()))?
             .0
             .to_string();
-        let kernels = parse_declarations(&read(&file)?)
-            .map_err(|why| format!("csrc/{}: {why}", path.display()))?;
+        let kernels = parse_declarations(&read(&file)?).map_err(|why| format!("csrc/{}: {why}", path.display()))?;
         for kernel in &kernels {
             if let Some(other) = seen.insert((kernel.name.clone(), arch), path.clone()) {
                 return Err(format!(
@@ -130,46 +111,30 @@ pub fn find_sources(csrc: &Path) -> Outcome<Vec<Source>> {
                 ));
             }
         }
-        sources.push(Source {
-            path,
-            module,
-            family,
-            arch,
-            kernels,
-        });
+        sources.push(Source { path, module, family, arch, kernels });
     }
     Ok(sources)
 }
 
 pub fn parse_declarations(text: &str) -> Outcome<Vec<Declared>> {
     const MACRO: &str = "LIGHTNING_KERNEL(";
-    let code: String = text
-        .lines()
-        .map(|l| l.split("//").next().unwrap_or_default())
-        .collect::<Vec<_>>()
-        .join("\n");
+    let code: String = text.lines().map(|l| l.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
     let mut kernels = Vec::new();
     for after in code.split(MACRO).skip(1) {
         let arguments = after.split(')').next().unwrap_or_default();
         let words: Vec<&str> = arguments.split(',').map(str::trim).collect();
         let [name, params, dtype, threads, min_blocks, dynamic_shared] = words[..] else {
-            return Err(format!(
-                "{MACRO}{arguments}) has {} arguments, not 6",
-                words.len()
-            ));
+            return Err(format!("{MACRO}{arguments}) has {} arguments, not 6", words.len()));
         };
         let number = |what: &str, word: &str| -> Outcome<u32> {
-            word.parse()
-                .map_err(|_| format!("kernel {name}: {what} is `{word}`, not a number"))
+            word.parse().map_err(|_| format!("kernel {name}: {what} is `{word}`, not a number"))
         };
         let dtype = match dtype {
             "bf16" => "Bf16",
             "f32" => "F32",
             "any" => "Any",
             other => {
-                return Err(format!(
-                    "kernel {name}: dtype `{other}` is none of bf16, f32, any"
-                ));
+                return Err(format!("kernel {name}: dtype `{other}` is none of bf16, f32, any"));
             }
         };
         let kernel = Declared {
@@ -181,9 +146,7 @@ pub fn parse_declarations(text: &str) -> Outcome<Vec<Declared>> {
             dynamic_shared: number("dynamic_shared", dynamic_shared)?,
         };
         if kernel.threads == 0 || kernel.threads > 1024 || !kernel.threads.is_multiple_of(32) {
-            return Err(format!(
-                "kernel {name}: {threads} threads is not a multiple of 32 up to 1024"
-            ));
+            return Err(format!("kernel {name}: {threads} threads is not a multiple of 32 up to 1024"));
         }
         kernels.push(kernel);
     }

@@ -6,25 +6,11 @@ use std::path::Path;
 use crate::nvcc::{Image, parse_entries};
 use crate::sources::{ARCHS, Outcome, Source, read, write};
 
-pub fn write_table(
-    out: &Path,
-    sources: &[Source],
-    images: &[Image],
-    absent: Option<&str>,
-) -> Outcome<()> {
-    let variant = |arch: &str| {
-        ARCHS
-            .iter()
-            .find(|(known, _)| *known == arch)
-            .map_or("", |(_, variant)| variant)
-    };
+pub fn write_table(out: &Path, sources: &[Source], images: &[Image], absent: Option<&str>) -> Outcome<()> {
+    let variant = |arch: &str| ARCHS.iter().find(|(known, _)| *known == arch).map_or("", |(_, variant)| variant);
     let mut rust = String::from("// Made by build.rs from csrc/.\n");
     _ = writeln!(rust, "pub(crate) const ABSENT: Option<&str> = {absent:?};");
-    let mut blocks: Vec<&str> = sources
-        .iter()
-        .flat_map(|s| &s.kernels)
-        .map(|k| k.params.as_str())
-        .collect();
+    let mut blocks: Vec<&str> = sources.iter().flat_map(|s| &s.kernels).map(|k| k.params.as_str()).collect();
     blocks.sort_unstable();
     blocks.dedup();
     for block in blocks {
@@ -32,9 +18,7 @@ pub fn write_table(
     }
     rust.push_str("pub(crate) static KERNELS: &[Kernel] = &[\n");
     for source in sources {
-        let arch = source.arch.map_or("None".to_string(), |arch| {
-            format!("Some(Arch::{})", variant(arch))
-        });
+        let arch = source.arch.map_or("None".to_string(), |arch| format!("Some(Arch::{})", variant(arch)));
         for k in &source.kernels {
             _ = writeln!(
                 rust,
@@ -71,9 +55,7 @@ pub fn write_table(
             out.join(&terminated)
         );
         for (name, (_, bytes)) in parse_entries(&ptx) {
-            if let (Some(bytes), Some(kernel)) =
-                (bytes, source.kernels.iter().find(|k| k.name == name))
-            {
+            if let (Some(bytes), Some(kernel)) = (bytes, source.kernels.iter().find(|k| k.name == name)) {
                 _ = writeln!(
                     checks,
                     "const _: () = assert!(size_of::<{}>() == {bytes}, \"kernel {name}: the device expects {bytes} bytes \

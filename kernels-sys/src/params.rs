@@ -41,28 +41,18 @@ const _: () = {
     ["Alignment of RmsNormFwdParams"][::core::mem::align_of::<RmsNormFwdParams>() - 8usize];
     ["Offset of field: RmsNormFwdParams::x"][::core::mem::offset_of!(RmsNormFwdParams, x) - 0usize];
     ["Offset of field: RmsNormFwdParams::b"][::core::mem::offset_of!(RmsNormFwdParams, b) - 8usize];
-    ["Offset of field: RmsNormFwdParams::x_out"]
-        [::core::mem::offset_of!(RmsNormFwdParams, x_out) - 16usize];
-    ["Offset of field: RmsNormFwdParams::y"]
-        [::core::mem::offset_of!(RmsNormFwdParams, y) - 24usize];
-    ["Offset of field: RmsNormFwdParams::w"]
-        [::core::mem::offset_of!(RmsNormFwdParams, w) - 32usize];
-    ["Offset of field: RmsNormFwdParams::rstd"]
-        [::core::mem::offset_of!(RmsNormFwdParams, rstd) - 40usize];
-    ["Offset of field: RmsNormFwdParams::x_stride"]
-        [::core::mem::offset_of!(RmsNormFwdParams, x_stride) - 48usize];
-    ["Offset of field: RmsNormFwdParams::b_stride"]
-        [::core::mem::offset_of!(RmsNormFwdParams, b_stride) - 56usize];
+    ["Offset of field: RmsNormFwdParams::x_out"][::core::mem::offset_of!(RmsNormFwdParams, x_out) - 16usize];
+    ["Offset of field: RmsNormFwdParams::y"][::core::mem::offset_of!(RmsNormFwdParams, y) - 24usize];
+    ["Offset of field: RmsNormFwdParams::w"][::core::mem::offset_of!(RmsNormFwdParams, w) - 32usize];
+    ["Offset of field: RmsNormFwdParams::rstd"][::core::mem::offset_of!(RmsNormFwdParams, rstd) - 40usize];
+    ["Offset of field: RmsNormFwdParams::x_stride"][::core::mem::offset_of!(RmsNormFwdParams, x_stride) - 48usize];
+    ["Offset of field: RmsNormFwdParams::b_stride"][::core::mem::offset_of!(RmsNormFwdParams, b_stride) - 56usize];
     ["Offset of field: RmsNormFwdParams::x_out_stride"]
         [::core::mem::offset_of!(RmsNormFwdParams, x_out_stride) - 64usize];
-    ["Offset of field: RmsNormFwdParams::y_stride"]
-        [::core::mem::offset_of!(RmsNormFwdParams, y_stride) - 72usize];
-    ["Offset of field: RmsNormFwdParams::t"]
-        [::core::mem::offset_of!(RmsNormFwdParams, t) - 80usize];
-    ["Offset of field: RmsNormFwdParams::h"]
-        [::core::mem::offset_of!(RmsNormFwdParams, h) - 88usize];
-    ["Offset of field: RmsNormFwdParams::eps"]
-        [::core::mem::offset_of!(RmsNormFwdParams, eps) - 92usize];
+    ["Offset of field: RmsNormFwdParams::y_stride"][::core::mem::offset_of!(RmsNormFwdParams, y_stride) - 72usize];
+    ["Offset of field: RmsNormFwdParams::t"][::core::mem::offset_of!(RmsNormFwdParams, t) - 80usize];
+    ["Offset of field: RmsNormFwdParams::h"][::core::mem::offset_of!(RmsNormFwdParams, h) - 88usize];
+    ["Offset of field: RmsNormFwdParams::eps"][::core::mem::offset_of!(RmsNormFwdParams, eps) - 92usize];
 };
 #[doc = " g = dy w,  dx = rstd (g - x' rstd^2 mean_h(g x')),  dw_partial[i] = sum over token block i of dy x' rstd"]
 #[repr(C)]
@@ -101,33 +91,22 @@ pub struct RmsNormBwdParams {
 const _: () = {
     ["Size of RmsNormBwdParams"][::core::mem::size_of::<RmsNormBwdParams>() - 96usize];
     ["Alignment of RmsNormBwdParams"][::core::mem::align_of::<RmsNormBwdParams>() - 8usize];
-    ["Offset of field: RmsNormBwdParams::dy"]
-        [::core::mem::offset_of!(RmsNormBwdParams, dy) - 0usize];
+    ["Offset of field: RmsNormBwdParams::dy"][::core::mem::offset_of!(RmsNormBwdParams, dy) - 0usize];
     ["Offset of field: RmsNormBwdParams::x"][::core::mem::offset_of!(RmsNormBwdParams, x) - 8usize];
-    ["Offset of field: RmsNormBwdParams::w"]
-        [::core::mem::offset_of!(RmsNormBwdParams, w) - 16usize];
-    ["Offset of field: RmsNormBwdParams::rstd"]
-        [::core::mem::offset_of!(RmsNormBwdParams, rstd) - 24usize];
-    ["Offset of field: RmsNormBwdParams::d_res"]
-        [::core::mem::offset_of!(RmsNormBwdParams, d_res) - 32usize];
-    ["Offset of field: RmsNormBwdParams::dw_partial"]
-        [::core::mem::offset_of!(RmsNormBwdParams, dw_partial) - 40usize];
-    ["Offset of field: RmsNormBwdParams::dy_stride"]
-        [::core::mem::offset_of!(RmsNormBwdParams, dy_stride) - 48usize];
-    ["Offset of field: RmsNormBwdParams::x_stride"]
-        [::core::mem::offset_of!(RmsNormBwdParams, x_stride) - 56usize];
+    ["Offset of field: RmsNormBwdParams::w"][::core::mem::offset_of!(RmsNormBwdParams, w) - 16usize];
+    ["Offset of field: RmsNormBwdParams::rstd"][::core::mem::offset_of!(RmsNormBwdParams, rstd) - 24usize];
+    ["Offset of field: RmsNormBwdParams::d_res"][::core::mem::offset_of!(RmsNormBwdParams, d_res) - 32usize];
+    ["Offset of field: RmsNormBwdParams::dw_partial"][::core::mem::offset_of!(RmsNormBwdParams, dw_partial) - 40usize];
+    ["Offset of field: RmsNormBwdParams::dy_stride"][::core::mem::offset_of!(RmsNormBwdParams, dy_stride) - 48usize];
+    ["Offset of field: RmsNormBwdParams::x_stride"][::core::mem::offset_of!(RmsNormBwdParams, x_stride) - 56usize];
     ["Offset of field: RmsNormBwdParams::d_res_stride"]
         [::core::mem::offset_of!(RmsNormBwdParams, d_res_stride) - 64usize];
-    ["Offset of field: RmsNormBwdParams::t"]
-        [::core::mem::offset_of!(RmsNormBwdParams, t) - 72usize];
-    ["Offset of field: RmsNormBwdParams::h"]
-        [::core::mem::offset_of!(RmsNormBwdParams, h) - 80usize];
+    ["Offset of field: RmsNormBwdParams::t"][::core::mem::offset_of!(RmsNormBwdParams, t) - 72usize];
+    ["Offset of field: RmsNormBwdParams::h"][::core::mem::offset_of!(RmsNormBwdParams, h) - 80usize];
     ["Offset of field: RmsNormBwdParams::block_tokens"]
         [::core::mem::offset_of!(RmsNormBwdParams, block_tokens) - 84usize];
-    ["Offset of field: RmsNormBwdParams::accumulate"]
-        [::core::mem::offset_of!(RmsNormBwdParams, accumulate) - 88usize];
-    ["Offset of field: RmsNormBwdParams::reserved"]
-        [::core::mem::offset_of!(RmsNormBwdParams, reserved) - 92usize];
+    ["Offset of field: RmsNormBwdParams::accumulate"][::core::mem::offset_of!(RmsNormBwdParams, accumulate) - 88usize];
+    ["Offset of field: RmsNormBwdParams::reserved"][::core::mem::offset_of!(RmsNormBwdParams, reserved) - 92usize];
 };
 #[doc = " dw (+)= sum_i dw_partial[i], in a fixed order"]
 #[repr(C)]
@@ -150,12 +129,9 @@ const _: () = {
     ["Alignment of RmsNormBwdDwParams"][::core::mem::align_of::<RmsNormBwdDwParams>() - 8usize];
     ["Offset of field: RmsNormBwdDwParams::dw_partial"]
         [::core::mem::offset_of!(RmsNormBwdDwParams, dw_partial) - 0usize];
-    ["Offset of field: RmsNormBwdDwParams::dw"]
-        [::core::mem::offset_of!(RmsNormBwdDwParams, dw) - 8usize];
-    ["Offset of field: RmsNormBwdDwParams::blocks"]
-        [::core::mem::offset_of!(RmsNormBwdDwParams, blocks) - 16usize];
-    ["Offset of field: RmsNormBwdDwParams::h"]
-        [::core::mem::offset_of!(RmsNormBwdDwParams, h) - 24usize];
+    ["Offset of field: RmsNormBwdDwParams::dw"][::core::mem::offset_of!(RmsNormBwdDwParams, dw) - 8usize];
+    ["Offset of field: RmsNormBwdDwParams::blocks"][::core::mem::offset_of!(RmsNormBwdDwParams, blocks) - 16usize];
+    ["Offset of field: RmsNormBwdDwParams::h"][::core::mem::offset_of!(RmsNormBwdDwParams, h) - 24usize];
     ["Offset of field: RmsNormBwdDwParams::accumulate"]
         [::core::mem::offset_of!(RmsNormBwdDwParams, accumulate) - 28usize];
 };

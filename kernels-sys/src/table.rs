@@ -36,9 +36,7 @@ impl Arch {
 
     /// The architecture of a device of this compute capability, if there are kernels for it.
     pub fn of_compute_capability(major: u32, minor: u32) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|arch| arch.compute_capability() == (major, minor))
+        Self::ALL.into_iter().find(|arch| arch.compute_capability() == (major, minor))
     }
 }
 
@@ -150,9 +148,7 @@ pub fn kernels() -> &'static [Kernel] {
 
 /// The kernel of this name that a device of `arch` runs.
 pub fn kernel(name: &str, arch: Arch) -> Option<&'static Kernel> {
-    KERNELS
-        .iter()
-        .find(|k| k.name == name && k.arch.is_none_or(|only| only == arch))
+    KERNELS.iter().find(|k| k.name == name && k.arch.is_none_or(|only| only == arch))
 }
 
 /// All images that were built.

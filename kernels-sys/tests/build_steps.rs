@@ -13,25 +13,14 @@ const KERNEL: &str = "LIGHTNING_KERNEL(scale_bf16, ScaleParams, bf16, 256, 2, 10
 
 #[test]
 fn declarations_are_read_with_all_their_parts() {
-    let text = format!(
-        "// LIGHTNING_KERNEL(in a comment) is none\n{KERNEL}LIGHTNING_KERNEL(b,\n  P, any, 32, 1, 0) {{}}"
-    );
+    let text =
+        format!("// LIGHTNING_KERNEL(in a comment) is none\n{KERNEL}LIGHTNING_KERNEL(b,\n  P, any, 32, 1, 0) {{}}");
     let kernels = sources::parse_declarations(&text).expect("two declarations");
     assert_eq!(kernels.len(), 2);
     let k = &kernels[0];
-    assert_eq!(
-        (k.name.as_str(), k.params.as_str(), k.dtype),
-        ("scale_bf16", "ScaleParams", "Bf16")
-    );
+    assert_eq!((k.name.as_str(), k.params.as_str(), k.dtype), ("scale_bf16", "ScaleParams", "Bf16"));
     assert_eq!((k.threads, k.min_blocks, k.dynamic_shared), (256, 2, 1024));
-    assert_eq!(
-        (
-            kernels[1].name.as_str(),
-            kernels[1].dtype,
-            kernels[1].threads
-        ),
-        ("b", "Any", 32)
-    );
+    assert_eq!((kernels[1].name.as_str(), kernels[1].dtype, kernels[1].threads), ("b", "Any", 32));
 }
 
 #[test]
@@ -41,19 +30,14 @@ fn wrong_declarations_are_errors_that_name_the_kernel() {
     assert!(error(&KERNEL.replace("bf16, 256", "fp4, 256")).contains("scale_bf16: dtype `fp4`"));
     assert!(error(&KERNEL.replace("256", "250")).contains("scale_bf16: 250 threads"));
     assert!(error(&KERNEL.replace("256", "2048")).contains("2048 threads"));
-    assert!(
-        error(&KERNEL.replace("256", "kThreads")).contains("threads is `kThreads`, not a number")
-    );
+    assert!(error(&KERNEL.replace("256", "kThreads")).contains("threads is `kThreads`, not a number"));
     assert!(error(&KERNEL.replace(", 1024", "")).contains("5 arguments, not 6"));
 }
 
 #[test]
 fn unknown_architectures_are_refused_with_a_list_of_the_known() {
     assert_eq!(sources::chosen_archs("").unwrap(), ["sm_90a"]);
-    assert_eq!(
-        sources::chosen_archs(" sm_100a, sm_90a,sm_100a ").unwrap(),
-        ["sm_100a", "sm_90a"]
-    );
+    assert_eq!(sources::chosen_archs(" sm_100a, sm_90a,sm_100a ").unwrap(), ["sm_100a", "sm_90a"]);
     let error = sources::chosen_archs("sm_90a,sm_80").unwrap_err();
     for part in ["`sm_80`", "sm_90a", "sm_100a", "LIGHTNING_CUDA_ARCHS"] {
         assert!(error.contains(part), "{error}");
@@ -64,11 +48,7 @@ fn unknown_architectures_are_refused_with_a_list_of_the_known() {
 fn every_source_declares_kernels_once_and_lies_in_a_family() {
     let csrc = Path::new(env!("CARGO_MANIFEST_DIR")).join("../csrc");
     let found = sources::find_sources(&csrc).expect("csrc is in order");
-    assert!(
-        found
-            .iter()
-            .any(|s| s.module == "norm/rms_norm" && s.family == "norm" && s.arch.is_none())
-    );
+    assert!(found.iter().any(|s| s.module == "norm/rms_norm" && s.family == "norm" && s.arch.is_none()));
 }
 
 #[test]
@@ -77,50 +57,22 @@ fn duplicate_kernels_and_unknown_suffixes_are_found() {
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(folder.join("a")).unwrap();
     std::fs::write(folder.join("a/one.cu"), KERNEL).unwrap();
-    std::fs::write(
-        folder.join("a/two.sm_90a.cu"),
-        KERNEL.replace("scale", "other"),
-    )
-    .unwrap();
+    std::fs::write(folder.join("a/two.sm_90a.cu"), KERNEL.replace("scale", "other")).unwrap();
     let found = sources::find_sources(&folder).expect("both are in order");
     assert_eq!(found.len(), 2);
-    assert_eq!(
-        (found[1].module.as_str(), found[1].arch),
-        ("a/two", Some("sm_90a"))
-    );
+    assert_eq!((found[1].module.as_str(), found[1].arch), ("a/two", Some("sm_90a")));
     std::fs::write(folder.join("a/three.cu"), KERNEL).unwrap();
-    assert!(
-        sources::find_sources(&folder)
-            .err()
-            .unwrap()
-            .contains("kernel scale_bf16 is in")
-    );
+    assert!(sources::find_sources(&folder).err().unwrap().contains("kernel scale_bf16 is in"));
     std::fs::remove_file(folder.join("a/three.cu")).unwrap();
     std::fs::write(folder.join("a/three.sm_12.cu"), KERNEL).unwrap();
-    assert!(
-        sources::find_sources(&folder)
-            .err()
-            .unwrap()
-            .contains("`sm_12` is no architecture")
-    );
+    assert!(sources::find_sources(&folder).err().unwrap().contains("`sm_12` is no architecture"));
 }
 
 #[test]
 fn makefile_rules_and_releases_are_read() {
-    let rule =
-        "out.ptx : norm/a.cu \\\n    include/lightning/b.cuh \\\n    /usr/include/stdint.h\n";
-    assert_eq!(
-        nvcc::make_dependencies(rule),
-        [
-            "norm/a.cu",
-            "include/lightning/b.cuh",
-            "/usr/include/stdint.h"
-        ]
-    );
-    assert_eq!(
-        nvcc::parse_release("tools, release 13.0, V13.0.88"),
-        Some((13, 0))
-    );
+    let rule = "out.ptx : norm/a.cu \\\n    include/lightning/b.cuh \\\n    /usr/include/stdint.h\n";
+    assert_eq!(nvcc::make_dependencies(rule), ["norm/a.cu", "include/lightning/b.cuh", "/usr/include/stdint.h"]);
+    assert_eq!(nvcc::parse_release("tools, release 13.0, V13.0.88"), Some((13, 0)));
     assert_eq!(nvcc::parse_release("no such line"), None);
 }
 
@@ -128,10 +80,7 @@ fn makefile_rules_and_releases_are_read() {
 fn line_information_names_no_machine() {
     let ptx = "\t.file\t1 \"/home/a/csrc/norm/k.cu\"\n\t.file\t2 \"/opt/cuda/bin/..//include/crt/math.hpp\"\n\tret;\n";
     let shown = nvcc::without_machine_paths(ptx, Path::new("/home/a/csrc"));
-    assert_eq!(
-        shown,
-        "\t.file\t1 \"csrc/norm/k.cu\"\n\t.file\t2 \"cuda/include/crt/math.hpp\"\n\tret;\n"
-    );
+    assert_eq!(shown, "\t.file\t1 \"csrc/norm/k.cu\"\n\t.file\t2 \"cuda/include/crt/math.hpp\"\n\tret;\n");
 }
 
 #[test]

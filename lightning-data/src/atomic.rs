@@ -24,8 +24,7 @@ impl AtomicFile {
     /// Starts a file that will be called `target`; its directory is made when missing.
     pub fn create(target: &Path) -> Result<AtomicFile> {
         let directory = parent(target);
-        fs::create_dir_all(directory)
-            .map_err(|e| DataError::io("create the directory", directory, e))?;
+        fs::create_dir_all(directory).map_err(|e| DataError::io("create the directory", directory, e))?;
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let unique = COUNTER.fetch_add(1, Ordering::Relaxed);
         let temporary = directory.join(format!(".{name}.{}.{unique}.tmp", std::process::id()));
@@ -45,8 +44,7 @@ impl AtomicFile {
 
     /// Appends bytes; the error names the target.
     pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
-        self.write_all(bytes)
-            .map_err(|e| DataError::io("write", &self.target, e))
+        self.write_all(bytes).map_err(|e| DataError::io("write", &self.target, e))
     }
 
     /// xxHash64 (seed 0) of the bytes so far. Costs a few percent of the copy into the buffer.
@@ -59,14 +57,10 @@ impl AtomicFile {
         let Some(writer) = self.file.take() else {
             return Ok(());
         };
-        let file = writer
-            .into_inner()
-            .map_err(|e| DataError::io("write", &self.target, e.into_error()))?;
-        file.sync_all()
-            .map_err(|e| DataError::io("flush", &self.target, e))?;
+        let file = writer.into_inner().map_err(|e| DataError::io("write", &self.target, e.into_error()))?;
+        file.sync_all().map_err(|e| DataError::io("flush", &self.target, e))?;
         drop(file);
-        fs::rename(&self.temporary, &self.target)
-            .map_err(|e| DataError::io("rename into", &self.target, e))?;
+        fs::rename(&self.temporary, &self.target).map_err(|e| DataError::io("rename into", &self.target, e))?;
         sync_directory(parent(&self.target))
     }
 }

@@ -64,14 +64,9 @@ impl Accounting {
         self.masked_tokens += other.masked_tokens;
         self.filler_rows += other.filler_rows;
         if self.tokens_by_source.len() < other.tokens_by_source.len() {
-            self.tokens_by_source
-                .resize(other.tokens_by_source.len(), 0);
+            self.tokens_by_source.resize(other.tokens_by_source.len(), 0);
         }
-        for (sum, n) in self
-            .tokens_by_source
-            .iter_mut()
-            .zip(&other.tokens_by_source)
-        {
+        for (sum, n) in self.tokens_by_source.iter_mut().zip(&other.tokens_by_source) {
             *sum += n;
         }
     }
@@ -121,10 +116,7 @@ impl Batch {
         self.loss_mask.resize(n, 0.0);
         self.padding_mask.clear();
         self.padding_mask.resize(n, false);
-        for (wanted, array) in [
-            (positions, &mut self.positions),
-            (segments, &mut self.attention_segments),
-        ] {
+        for (wanted, array) in [(positions, &mut self.positions), (segments, &mut self.attention_segments)] {
             if wanted {
                 let array = array.get_or_insert_default();
                 array.clear();
@@ -140,10 +132,7 @@ impl Batch {
         self.documents.max_length = 0;
         let by_source = &mut self.accounting.tokens_by_source;
         by_source.fill(0);
-        self.accounting = Accounting {
-            tokens_by_source: std::mem::take(by_source),
-            ..Accounting::default()
-        };
+        self.accounting = Accounting { tokens_by_source: std::mem::take(by_source), ..Accounting::default() };
     }
 
     /// Fills the counts other than those by source and of filler rows.
@@ -152,19 +141,12 @@ impl Batch {
         a.padding_tokens = self.padding_mask.iter().filter(|&&p| p).count() as u64;
         a.real_tokens = self.tokens.len() as u64 - a.padding_tokens;
         a.trained_tokens = self.loss_mask.iter().filter(|&&m| m != 0.0).count() as u64;
-        let real_unmasked = self
-            .loss_mask
-            .iter()
-            .zip(&self.padding_mask)
-            .filter(|&(&m, &p)| m == 0.0 && !p)
-            .count() as u64;
+        let real_unmasked =
+            self.loss_mask.iter().zip(&self.padding_mask).filter(|&(&m, &p)| m == 0.0 && !p).count() as u64;
         a.masked_tokens = real_unmasked;
-        a.documents = self
-            .documents
-            .physical
-            .ranges()
-            .filter(|r| self.padding_mask[r.clone()].iter().any(|&p| !p))
-            .count() as u64;
+        a.documents =
+            self.documents.physical.ranges().filter(|r| self.padding_mask[r.clone()].iter().any(|&p| !p)).count()
+                as u64;
     }
 
     /// Source position of an MTP target: `labels` and `loss_mask` at depth d (1, 2, ...) are those of position i + d of
@@ -185,10 +167,7 @@ impl Batch {
     pub fn mtp_tokens(&self, depth: usize) -> u64 {
         let counts = |r: std::ops::Range<usize>| {
             let from = (r.start + depth).min(r.end);
-            self.loss_mask[from..r.end]
-                .iter()
-                .filter(|&&m| m != 0.0)
-                .count() as u64
+            self.loss_mask[from..r.end].iter().filter(|&&m| m != 0.0).count() as u64
         };
         self.documents.physical.ranges().map(counts).sum()
     }
@@ -202,13 +181,7 @@ pub trait BatchSource: Send + Sync {
     ///
     /// # Errors
     /// The data's end, a damaged file, an id outside the vocabulary, a rank outside the group.
-    fn fill(
-        &self,
-        consumed_samples: u64,
-        micro_batch: u64,
-        dp_rank: u64,
-        out: &mut Batch,
-    ) -> Result<()>;
+    fn fill(&self, consumed_samples: u64, micro_batch: u64, dp_rank: u64, out: &mut Batch) -> Result<()>;
 
     /// [`BatchSource::fill`] into a new batch.
     fn batch(&self, consumed_samples: u64, micro_batch: u64, dp_rank: u64) -> Result<Batch> {

@@ -15,9 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::atomic::write_atomically;
 use crate::error::{DataError, Result};
-use crate::gpt::{
-    DocumentRange, GptDataset, GptIndices, GptOptions, IndexPlan, SampleIndex, ShuffleIndex, Split,
-};
+use crate::gpt::{DocumentRange, GptDataset, GptIndices, GptOptions, IndexPlan, SampleIndex, ShuffleIndex, Split};
 use crate::indexed::IndexedDataset;
 use crate::npy::{map_array, write_array};
 
@@ -37,11 +35,8 @@ pub(crate) fn part(key: &Path, name: &str) -> PathBuf {
 impl IndexCache {
     /// Uses `directory`, which is made when missing.
     pub fn new(directory: &Path) -> Result<IndexCache> {
-        std::fs::create_dir_all(directory)
-            .map_err(|e| DataError::io("create the directory", directory, e))?;
-        Ok(IndexCache {
-            directory: directory.to_path_buf(),
-        })
+        std::fs::create_dir_all(directory).map_err(|e| DataError::io("create the directory", directory, e))?;
+        Ok(IndexCache { directory: directory.to_path_buf() })
     }
 
     /// Loads what was cached for `description`, or builds and stores it. `load` and `store` get the path and the beginning
@@ -55,11 +50,7 @@ impl IndexCache {
         store: impl FnOnce(&Path, &T) -> Result<()>,
     ) -> Result<T> {
         let text = format!("{description:#}\n");
-        let hash: String = Sha256::digest(text.as_bytes())
-            .iter()
-            .take(16)
-            .map(|b| format!("{b:02x}"))
-            .collect();
+        let hash: String = Sha256::digest(text.as_bytes()).iter().take(16).map(|b| format!("{b:02x}")).collect();
         let key = self.directory.join(format!("{hash}-{kind}"));
         let complete = part(&key, "description.txt");
         if complete.exists() {
@@ -102,19 +93,10 @@ impl IndexCache {
             "add_extra_token_to_sequence": options.add_extra_token,
             "drop_last_partial_validation_sequence": options.drop_last_partial_validation,
         });
-        let names = |key: &Path| {
-            [
-                "document_index.npy",
-                "sample_index.npy",
-                "shuffle_index.npy",
-            ]
-            .map(|n| part(key, n))
-        };
+        let names = |key: &Path| ["document_index.npy", "sample_index.npy", "shuffle_index.npy"].map(|n| part(key, n));
         let load = |key: &Path| {
             let [document, sample, shuffle] = names(key);
-            let tokens: u64 = (range.begin..range.end)
-                .map(|d| u64::from(documents.length(d)))
-                .sum();
+            let tokens: u64 = (range.begin..range.end).map(|d| u64::from(documents.length(d))).sum();
             let plan = IndexPlan::new(tokens, options, split, wanted);
             let sample_index = match map_array(&sample) {
                 Ok(rows) => SampleIndex::I32(rows),
@@ -130,12 +112,7 @@ impl IndexCache {
                     && sample_index.len() as u64 == p.samples + 1
                     && shuffle_index.len() as u64 == p.samples
             })
-            .map(|plan| GptIndices {
-                plan,
-                document_index,
-                sample_index,
-                shuffle_index,
-            })
+            .map(|plan| GptIndices { plan, document_index, sample_index, shuffle_index })
             .ok_or_else(|| DataError::Invalid {
                 path: document,
                 rule: "cached indices have the sizes that follow from the lengths",
@@ -158,21 +135,8 @@ impl IndexCache {
             }
         };
         let build = || GptIndices::build(&*documents, range, split, wanted, options);
-        let indices = self.get_or_build(
-            &format!("GPTDataset-{split}"),
-            &description,
-            load,
-            build,
-            store,
-        )?;
-        Ok(GptDataset::from_indices(
-            documents.clone(),
-            range,
-            split,
-            wanted,
-            options,
-            indices,
-        ))
+        let indices = self.get_or_build(&format!("GPTDataset-{split}"), &description, load, build, store)?;
+        Ok(GptDataset::from_indices(documents.clone(), range, split, wanted, options, indices))
     }
 }
 
@@ -190,9 +154,6 @@ fn lock(path: &Path) -> Result<Option<File>> {
 /// Size in bytes and time of change in nanoseconds.
 fn file_state(path: &Path) -> Result<Value> {
     let meta = std::fs::metadata(path).map_err(|e| DataError::io("read the size of", path, e))?;
-    let changed = meta
-        .modified()
-        .ok()
-        .and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+    let changed = meta.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
     Ok(json!([meta.len(), changed.map(|t| t.as_nanos() as u64)]))
 }

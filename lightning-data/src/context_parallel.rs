@@ -30,18 +30,12 @@ impl ZigzagMap {
                 hint: "ask with the rank inside the context-parallel group",
             });
         }
-        let mut map = ZigzagMap {
-            global: Vec::new(),
-            local_offsets: PhysicalOffsets(vec![0]),
-        };
+        let mut map = ZigzagMap { global: Vec::new(), local_offsets: PhysicalOffsets(vec![0]) };
         for (document, range) in offsets.ranges().enumerate() {
             if cp_size > 1 && !range.len().is_multiple_of(2 * cp_size) {
                 return Err(DataError::Setting {
                     name: "pad_seq_to_mult",
-                    expected: format!(
-                        "document lengths that are multiples of {} (2 x context parallel)",
-                        2 * cp_size
-                    ),
+                    expected: format!("document lengths that are multiples of {} (2 x context parallel)", 2 * cp_size),
                     found: format!("{} positions in document {document}", range.len()),
                     hint: "pack with pad_seq_to_mult set to that multiple, and a sequence length that is one too",
                 });
@@ -93,18 +87,11 @@ impl MtpTargets {
     /// their borders.)
     pub fn new(batch: &Batch, depth: usize) -> MtpTargets {
         let map = batch.mtp_shift_map(depth);
-        let pick = |whole: &[i32]| {
-            map.iter()
-                .map(|m| m.map_or(0, |g| whole[g as usize]))
-                .collect()
-        };
+        let pick = |whole: &[i32]| map.iter().map(|m| m.map_or(0, |g| whole[g as usize])).collect();
         MtpTargets {
             labels: pick(&batch.labels),
             tokens: pick(&batch.tokens),
-            loss_mask: map
-                .iter()
-                .map(|m| m.map_or(0.0, |g| batch.loss_mask[g as usize]))
-                .collect(),
+            loss_mask: map.iter().map(|m| m.map_or(0.0, |g| batch.loss_mask[g as usize])).collect(),
         }
     }
 }

@@ -131,11 +131,7 @@ pub enum DataError {
 impl DataError {
     /// Wraps an operating-system error.
     pub fn io(action: &'static str, path: &Path, source: io::Error) -> DataError {
-        DataError::Io {
-            action,
-            path: path.to_path_buf(),
-            source,
-        }
+        DataError::Io { action, path: path.to_path_buf(), source }
     }
 
     /// Whose problem this is.
@@ -151,11 +147,7 @@ impl DataError {
 impl fmt::Display for DataError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DataError::Io {
-                action,
-                path,
-                source,
-            } => {
+            DataError::Io { action, path, source } => {
                 write!(f, "cannot {action} {}: {source}", path.display())?;
                 let advice = match source.kind() {
                     io::ErrorKind::NotFound => "check the path",
@@ -169,26 +161,14 @@ impl fmt::Display for DataError {
                 };
                 write!(f, "; {advice}")
             }
-            DataError::Invalid {
-                path,
-                rule,
-                entry,
-                expected,
-                found,
-                hint,
-            } => {
+            DataError::Invalid { path, rule, entry, expected, found, hint } => {
                 write!(f, "{}: {rule}", path.display())?;
                 if let Some(entry) = entry {
                     write!(f, " (entry {entry})")?;
                 }
                 write!(f, ": expected {expected}, found {found}; {hint}")
             }
-            DataError::Setting {
-                name,
-                expected,
-                found,
-                hint,
-            } => {
+            DataError::Setting { name, expected, found, hint } => {
                 write!(f, "{name}: expected {expected}, found {found}; {hint}")
             }
             DataError::TokenType { path, code, name } => write!(
@@ -197,55 +177,28 @@ impl fmt::Display for DataError {
                  8 (uint16); write the token file again with an integer type",
                 path.display()
             ),
-            DataError::TokenRange {
-                path,
-                sequence,
-                position,
-                id,
-                vocab_size,
-            } => write!(
+            DataError::TokenRange { path, sequence, position, id, vocab_size } => write!(
                 f,
                 "{}: token {id} at position {position} of sequence {sequence} is outside the vocabulary of {vocab_size}; \
                  use the tokenizer that wrote this file, or a model whose vocabulary covers it",
                 path.display()
             ),
-            DataError::EmptySplit {
-                split,
-                prefix,
-                sequences,
-                in_split,
-                tokens,
-            } => write!(
+            DataError::EmptySplit { split, prefix, sequences, in_split, tokens } => write!(
                 f,
                 "{split} split of {prefix}: {in_split} of its {sequences} sequences with {tokens} tokens, expected at least 2 tokens; \
                  give this source more documents, change `split`, or ask for no {split} samples"
             ),
-            DataError::Oversampled {
-                source,
-                wanted,
-                available,
-            } => write!(
+            DataError::Oversampled { source, wanted, available } => write!(
                 f,
                 "the blend wants sample {wanted} of {source}, which has {available}; lower its weight or the number of samples"
             ),
-            DataError::Exhausted {
-                what,
-                consumed,
-                available,
-            } => write!(
+            DataError::Exhausted { what, consumed, available } => write!(
                 f,
                 "{what} data ends: {consumed} samples consumed of {available}; lower the number of iterations or add data"
             ),
-            DataError::Tokenizer {
-                what,
-                message,
-                hint,
-            } => write!(f, "tokenizer {what}: {message}; {hint}"),
+            DataError::Tokenizer { what, message, hint } => write!(f, "tokenizer {what}: {message}; {hint}"),
             DataError::Worker { what } => {
-                write!(
-                    f,
-                    "the {what} thread stopped without a result; run again, and report it if it repeats"
-                )
+                write!(f, "the {what} thread stopped without a result; run again, and report it if it repeats")
             }
         }
     }

@@ -56,11 +56,7 @@ impl<D: Samples, S: Sampler> GptBatches<D, S> {
     /// Puts samples and an order together.
     pub fn new(samples: D, sampler: S) -> GptBatches<D, S> {
         let sources = samples.source_names().len();
-        GptBatches {
-            samples,
-            sampler,
-            sources,
-        }
+        GptBatches { samples, sampler, sources }
     }
 
     /// The samples.
@@ -69,19 +65,10 @@ impl<D: Samples, S: Sampler> GptBatches<D, S> {
     }
 
     /// Fills `out` with the samples of `slots`, one row each.
-    pub fn fill_slots(
-        &self,
-        slots: impl ExactSizeIterator<Item = SampleSlot>,
-        out: &mut Batch,
-    ) -> Result<()> {
+    pub fn fill_slots(&self, slots: impl ExactSizeIterator<Item = SampleSlot>, out: &mut Batch) -> Result<()> {
         let options = self.samples.options();
         let s = options.sequence_length as usize;
-        out.reset(
-            slots.len(),
-            s,
-            options.reset_position_ids,
-            options.reset_attention_mask,
-        );
+        out.reset(slots.len(), s, options.reset_position_ids, options.reset_attention_mask);
         let sources = &mut out.accounting.tokens_by_source;
         sources.clear();
         sources.resize(self.sources, 0);
@@ -116,11 +103,7 @@ impl<D: Samples, S: Sampler> GptBatches<D, S> {
             let real = padding[range].iter().filter(|&&p| !p).count() as i32;
             logical.push(logical.last().copied().unwrap_or(0) + real);
         }
-        out.documents.max_length = if options.inter_document_masking {
-            physical.longest()
-        } else {
-            s as i32
-        };
+        out.documents.max_length = if options.inter_document_masking { physical.longest() } else { s as i32 };
         out.count();
         Ok(())
     }
@@ -131,17 +114,10 @@ thread_local! {
 }
 
 impl<D: Samples, S: Sampler> BatchSource for GptBatches<D, S> {
-    fn fill(
-        &self,
-        consumed_samples: u64,
-        micro_batch: u64,
-        dp_rank: u64,
-        out: &mut Batch,
-    ) -> Result<()> {
+    fn fill(&self, consumed_samples: u64, micro_batch: u64, dp_rank: u64, out: &mut Batch) -> Result<()> {
         // Reused per thread: filling a batch allocates nothing once its buffers have their size.
         POSITIONS.with_borrow_mut(|positions| {
-            self.sampler
-                .positions(consumed_samples, micro_batch, dp_rank, positions)?;
+            self.sampler.positions(consumed_samples, micro_batch, dp_rank, positions)?;
             self.fill_slots(positions.iter().map(|&p| SampleSlot::Real(p)), out)
         })
     }

@@ -38,13 +38,7 @@ impl Summary {
     }
 
     fn new() -> Summary {
-        Summary {
-            sequences: 0,
-            documents: 0,
-            tokens: 0,
-            trained_tokens: None,
-            histogram: Vec::new(),
-        }
+        Summary { sequences: 0, documents: 0, tokens: 0, trained_tokens: None, histogram: Vec::new() }
     }
 
     /// As JSON.
@@ -92,15 +86,9 @@ pub fn show_pack(tokenizer: &TextTokenizer, pack: &Pack) -> Result<String> {
         let trained = |i: usize| i > range.start && pack.loss_mask[i - 1] == 1;
         let mut from = range.start;
         while from < range.end {
-            let to = (from + 1..range.end)
-                .find(|&i| trained(i) != trained(from))
-                .unwrap_or(range.end);
+            let to = (from + 1..range.end).find(|&i| trained(i) != trained(from)).unwrap_or(range.end);
             let text = show_sequence(tokenizer, &pack.input_ids[from..to])?;
-            let _ = if trained(from) {
-                write!(out, "[[{text}]]")
-            } else {
-                write!(out, "{text}")
-            };
+            let _ = if trained(from) { write!(out, "[[{text}]]") } else { write!(out, "{text}") };
             from = to;
         }
         out.push('\n');

@@ -77,10 +77,7 @@ pub fn write_array<T: NpyElement>(path: &Path, values: &[T]) -> Result<()> {
         1 => format!("({},)", values.len()),
         w => format!("({}, {w})", values.len()),
     };
-    let mut header = format!(
-        "{{'descr': '{}', 'fortran_order': False, 'shape': {shape}, }}",
-        T::DESCR
-    );
+    let mut header = format!("{{'descr': '{}', 'fortran_order': False, 'shape': {shape}, }}", T::DESCR);
     let fill = (64 - (10 + header.len() + 1) % 64) % 64;
     header.extend(std::iter::repeat_n(' ', fill));
     header.push('\n');
@@ -106,65 +103,31 @@ pub fn map_array<T: NpyElement>(path: &Path) -> Result<Array<T>> {
         hint: "remove the file: it is built again",
     };
     let file = File::open(path).map_err(|e| DataError::io("open", path, e))?;
-    let size = file
-        .metadata()
-        .map_err(|e| DataError::io("read the size of", path, e))?
-        .len();
+    let size = file.metadata().map_err(|e| DataError::io("read the size of", path, e))?.len();
     if size < 10 {
-        return Err(bad(
-            "a .npy file has a header",
-            "10 bytes or more".into(),
-            format!("{size} bytes"),
-        ));
+        return Err(bad("a .npy file has a header", "10 bytes or more".into(), format!("{size} bytes")));
     }
     // SAFETY: read-only mapping of plain bytes; cache files are only ever replaced by rename, never changed in place.
     let map = unsafe { Mmap::map(&file) }.map_err(|e| DataError::io("map", path, e))?;
     if &map[..8] != b"\x93NUMPY\x01\x00" {
-        return Err(bad(
-            "a .npy file of version 1",
-            "\\x93NUMPY 1 0".into(),
-            format!("{:02x?}", &map[..8]),
-        ));
+        return Err(bad("a .npy file of version 1", "\\x93NUMPY 1 0".into(), format!("{:02x?}", &map[..8])));
     }
     let start = 10 + usize::from(u16::from_le_bytes([map[8], map[9]]));
-    let header = map
-        .get(10..start)
-        .and_then(|h| std::str::from_utf8(h).ok())
-        .unwrap_or_default();
-    let field = |key: &str| {
-        header
-            .split_once(key)
-            .map(|(_, rest)| rest.trim_start())
-            .unwrap_or_default()
-    };
+    let header = map.get(10..start).and_then(|h| std::str::from_utf8(h).ok()).unwrap_or_default();
+    let field = |key: &str| header.split_once(key).map(|(_, rest)| rest.trim_start()).unwrap_or_default();
     let descr = field("'descr':").split('\'').nth(1).unwrap_or_default();
     if descr != T::DESCR || !field("'fortran_order':").starts_with("False") {
-        return Err(bad(
-            "element type and order",
-            format!("{} in C order", T::DESCR),
-            header.trim_end().to_string(),
-        ));
+        return Err(bad("element type and order", format!("{} in C order", T::DESCR), header.trim_end().to_string()));
     }
-    let shape: Option<Vec<usize>> = field("'shape':")
-        .strip_prefix('(')
-        .and_then(|s| s.split_once(')'))
-        .and_then(|(inside, _)| {
-            inside
-                .split(',')
-                .map(str::trim)
-                .filter(|s| !s.is_empty())
-                .map(|s| s.parse().ok())
-                .collect()
+    let shape: Option<Vec<usize>> =
+        field("'shape':").strip_prefix('(').and_then(|s| s.split_once(')')).and_then(|(inside, _)| {
+            inside.split(',').map(str::trim).filter(|s| !s.is_empty()).map(|s| s.parse().ok()).collect()
         });
     let rows = match (width::<T>(), shape.as_deref()) {
         (1, Some([n])) => *n,
         (w, Some([n, columns])) if w > 1 && *columns == w => *n,
         (w, _) => {
-            return Err(bad(
-                "shape",
-                format!("rows of {w}"),
-                header.trim_end().to_string(),
-            ));
+            return Err(bad("shape", format!("rows of {w}"), header.trim_end().to_string()));
         }
     };
     let bytes = rows.checked_mul(size_of::<T>());
@@ -177,18 +140,9 @@ pub fn map_array<T: NpyElement>(path: &Path) -> Result<Array<T>> {
     }
     let bytes = bytes.unwrap_or(0);
     if bytemuck::try_cast_slice::<u8, T>(&map[start..start + bytes]).is_err() {
-        return Err(bad(
-            "the data is aligned",
-            "a start at a multiple of 64".into(),
-            start.to_string(),
-        ));
+        return Err(bad("the data is aligned", "a start at a multiple of 64".into(), start.to_string()));
     }
-    Ok(Array::Mapped(MappedArray {
-        map,
-        start,
-        bytes,
-        element: PhantomData,
-    }))
+    Ok(Array::Mapped(MappedArray { map, start, bytes, element: PhantomData }))
 }
 
 #[cfg(test)]

@@ -16,8 +16,7 @@ pub fn map_in_order<T: Sync, R: Send>(
         return items.iter().map(work).collect();
     }
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<Option<Result<R>>>> =
-        Mutex::new((0..items.len()).map(|_| None).collect());
+    let results: Mutex<Vec<Option<Result<R>>>> = Mutex::new((0..items.len()).map(|_| None).collect());
     std::thread::scope(|scope| {
         for _ in 0..threads.min(items.len()) {
             scope.spawn(|| {
@@ -35,9 +34,7 @@ pub fn map_in_order<T: Sync, R: Send>(
             });
         }
     });
-    let results = results
-        .into_inner()
-        .map_err(|_| DataError::Worker { what: "worker" })?;
+    let results = results.into_inner().map_err(|_| DataError::Worker { what: "worker" })?;
     let mut out = Vec::with_capacity(items.len());
     let mut skipped = false;
     for result in results {
@@ -47,9 +44,5 @@ pub fn map_in_order<T: Sync, R: Send>(
             None => skipped = true,
         }
     }
-    if skipped {
-        Err(DataError::Worker { what: "worker" })
-    } else {
-        Ok(out)
-    }
+    if skipped { Err(DataError::Worker { what: "worker" }) } else { Ok(out) }
 }

@@ -45,44 +45,29 @@ fn invalid(path: &Path, found: String) -> DataError {
 }
 
 /// Runs `work`; errors and panics of the library become errors of this crate.
-pub(crate) fn guarded<T>(
-    path: &Path,
-    work: impl FnOnce() -> std::result::Result<T, ParquetError>,
-) -> Result<T> {
+pub(crate) fn guarded<T>(path: &Path, work: impl FnOnce() -> std::result::Result<T, ParquetError>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(e)) => Err(invalid(path, e.to_string())),
-        Err(_) => Err(invalid(
-            path,
-            "bytes that the Parquet library gives up on".into(),
-        )),
+        Err(_) => Err(invalid(path, "bytes that the Parquet library gives up on".into())),
     }
 }
 
 impl ParquetFile {
     pub(crate) fn open(path: &Path) -> Result<ParquetFile> {
         let file = File::open(path).map_err(|e| DataError::io("open", path, e))?;
-        let size = file
-            .metadata()
-            .map_err(|e| DataError::io("read the size of", path, e))?
-            .len();
+        let size = file.metadata().map_err(|e| DataError::io("read the size of", path, e))?.len();
         let reader = guarded(path, || SerializedFileReader::new(file))?;
         // A column chunk that claims to reach past the file would be allocated before it is read.
         for group in reader.metadata().row_groups() {
             for column in group.columns() {
                 let (start, length) = guarded(path, || Ok(column.byte_range()))?;
                 if start.checked_add(length).is_none_or(|end| end > size) || group.num_rows() < 0 {
-                    return Err(invalid(
-                        path,
-                        format!("a column of {length} bytes at {start} in {size} bytes"),
-                    ));
+                    return Err(invalid(path, format!("a column of {length} bytes at {start} in {size} bytes")));
                 }
             }
         }
-        Ok(ParquetFile {
-            path: path.to_path_buf(),
-            reader,
-        })
+        Ok(ParquetFile { path: path.to_path_buf(), reader })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -100,21 +85,10 @@ impl ParquetFile {
     /// Leaf column whose path starts with `name`.
     fn leaf(&self, name: &str) -> Result<usize> {
         let schema = self.reader.metadata().file_metadata().schema_descr();
-        let found = (0..schema.num_columns()).find(|&i| {
-            schema
-                .column(i)
-                .path()
-                .parts()
-                .first()
-                .is_some_and(|p| p == name)
-        });
+        let found =
+            (0..schema.num_columns()).find(|&i| schema.column(i).path().parts().first().is_some_and(|p| p == name));
         found.ok_or_else(|| {
-            let names: Vec<&str> = schema
-                .root_schema()
-                .get_fields()
-                .iter()
-                .map(|f| f.name())
-                .collect();
+            let names: Vec<&str> = schema.root_schema().get_fields().iter().map(|f| f.name()).collect();
             DataError::Invalid {
                 path: self.path.clone(),
                 rule: "the column exists",
@@ -129,29 +103,15 @@ impl ParquetFile {
     /// Physical type of a column.
     pub(crate) fn physical_type(&self, name: &str) -> Result<PhysicalType> {
         let leaf = self.leaf(name)?;
-        Ok(self
-            .reader
-            .metadata()
-            .file_metadata()
-            .schema_descr()
-            .column(leaf)
-            .physical_type())
+        Ok(self.reader.metadata().file_metadata().schema_descr().column(leaf).physical_type())
     }
 
     /// A column of lists of integers in one row group.
     pub(crate) fn lists(&self, group: usize, name: &str) -> Result<Lists> {
         let leaf = self.leaf(name)?;
-        let descriptor = self
-            .reader
-            .metadata()
-            .file_metadata()
-            .schema_descr()
-            .column(leaf);
+        let descriptor = self.reader.metadata().file_metadata().schema_descr().column(leaf);
         if descriptor.max_rep_level() != 1 {
-            return Err(invalid(
-                &self.path,
-                format!("column {name:?} that is not a list"),
-            ));
+            return Err(invalid(&self.path, format!("column {name:?} that is not a list")));
         }
         let expected = self.rows_of_group(group);
         let levels = Levels {
@@ -163,9 +123,7 @@ impl ParquetFile {
             match row_group.get_column_reader(leaf)? {
                 ColumnReader::Int32ColumnReader(mut r) => read_lists(&mut r, &levels, expected),
                 ColumnReader::Int64ColumnReader(mut r) => read_lists(&mut r, &levels, expected),
-                _ => Err(ParquetError::General(format!(
-                    "column {name:?} holds no integers"
-                ))),
+                _ => Err(ParquetError::General(format!("column {name:?} holds no integers"))),
             }
         })
     }
@@ -206,48 +164,28 @@ impl ParquetFile {
         visit: &mut dyn FnMut(Row) -> Result<bool>,
     ) -> Result<bool> {
         let leaf = self.leaf(name)?;
-        let descriptor = self
-            .reader
-            .metadata()
-            .file_metadata()
-            .schema_descr()
-            .column(leaf);
+        let descriptor = self.reader.metadata().file_metadata().schema_descr().column(leaf);
         let (full, expected) = (descriptor.max_def_level(), self.rows_of_group(group));
         if descriptor.max_rep_level() != 0 || descriptor.path().parts().len() != 1 {
-            return Err(invalid(
-                &self.path,
-                format!("column {name:?} that is no plain column"),
-            ));
+            return Err(invalid(&self.path, format!("column {name:?} that is no plain column")));
         }
-        let mut reader = guarded(&self.path, || {
-            match self.reader.get_row_group(group)?.get_column_reader(leaf)? {
-                ColumnReader::ByteArrayColumnReader(reader) => Ok(reader),
-                _ => Err(ParquetError::General(format!(
-                    "column {name:?} holds no text"
-                ))),
-            }
+        let mut reader = guarded(&self.path, || match self.reader.get_row_group(group)?.get_column_reader(leaf)? {
+            ColumnReader::ByteArrayColumnReader(reader) => Ok(reader),
+            _ => Err(ParquetError::General(format!("column {name:?} holds no text"))),
         })?;
         let (mut definitions, mut values) = (Vec::new(), Vec::<ByteArray>::new());
         let mut row = 0u64;
         while row < expected {
             definitions.clear();
             values.clear();
-            let (records, _, _) = guarded(&self.path, || {
-                reader.read_records(2048, Some(&mut definitions), None, &mut values)
-            })?;
+            let (records, _, _) =
+                guarded(&self.path, || reader.read_records(2048, Some(&mut definitions), None, &mut values))?;
             if records == 0 || row + records as u64 > expected {
-                return Err(invalid(
-                    &self.path,
-                    format!("another number of rows than {expected} in column {name:?}"),
-                ));
+                return Err(invalid(&self.path, format!("another number of rows than {expected} in column {name:?}")));
             }
             let mut values = values.iter();
             for record in 0..records {
-                let value = if full == 0 || definitions.get(record) == Some(&full) {
-                    values.next()
-                } else {
-                    None
-                };
+                let value = if full == 0 || definitions.get(record) == Some(&full) { values.next() } else { None };
                 let number = first + row + record as u64;
                 if !mine(number) {
                     continue;
@@ -284,20 +222,13 @@ impl ParquetFile {
         let mut number = first;
         while let Some(row) = guarded(&self.path, || rows.next().transpose())? {
             if mine(number) {
-                let fields = row
-                    .get_column_iter()
-                    .map(|(name, field)| Some((name.clone(), to_json(field)?)));
+                let fields = row.get_column_iter().map(|(name, field)| Some((name.clone(), to_json(field)?)));
                 let item = match fields.collect::<Option<serde_json::Map<_, _>>>() {
                     Some(object) => Row::Json(Value::Object(object)),
                     None if bad == BadRows::Skip => Row::Bad,
                     None => {
                         let found = "a column of bytes or decimals".into();
-                        return Err(bad_row(
-                            &self.path,
-                            number + 1,
-                            "texts, numbers, lists and structs".into(),
-                            found,
-                        ));
+                        return Err(bad_row(&self.path, number + 1, "texts, numbers, lists and structs".into(), found));
                     }
                 };
                 if !visit(item)? {
@@ -318,10 +249,7 @@ fn to_json(field: &Field) -> Option<Value> {
         Field::Byte(v) => (*v).into(),
         Field::Short(v) => (*v).into(),
         Field::Int(v) | Field::Date(v) | Field::TimeMillis(v) => (*v).into(),
-        Field::Long(v)
-        | Field::TimeMicros(v)
-        | Field::TimestampMillis(v)
-        | Field::TimestampMicros(v) => (*v).into(),
+        Field::Long(v) | Field::TimeMicros(v) | Field::TimestampMillis(v) | Field::TimestampMicros(v) => (*v).into(),
         Field::UByte(v) => (*v).into(),
         Field::UShort(v) => (*v).into(),
         Field::UInt(v) => (*v).into(),
@@ -329,14 +257,10 @@ fn to_json(field: &Field) -> Option<Value> {
         Field::Float(v) => Value::from(*v),
         Field::Double(v) => Value::from(*v),
         Field::Str(v) => v.as_str().into(),
-        Field::Group(row) => Value::Object(
-            row.get_column_iter()
-                .map(|(n, f)| Some((n.clone(), to_json(f)?)))
-                .collect::<Option<_>>()?,
-        ),
-        Field::ListInternal(list) => {
-            Value::Array(list.elements().iter().map(to_json).collect::<Option<_>>()?)
+        Field::Group(row) => {
+            Value::Object(row.get_column_iter().map(|(n, f)| Some((n.clone(), to_json(f)?))).collect::<Option<_>>()?)
         }
+        Field::ListInternal(list) => Value::Array(list.elements().iter().map(to_json).collect::<Option<_>>()?),
         Field::MapInternal(map) => {
             let entry = |(k, v): &(Field, Field)| match k {
                 Field::Str(k) => Some((k.clone(), to_json(v)?)),
@@ -362,30 +286,19 @@ fn read_lists<T: DataType>(
 where
     T::T: Copy + Into<i64>,
 {
-    let (mut definitions, mut repetitions, mut values) =
-        (Vec::new(), Vec::new(), Vec::<T::T>::new());
+    let (mut definitions, mut repetitions, mut values) = (Vec::new(), Vec::new(), Vec::<T::T>::new());
     let mut rows = 0u64;
     loop {
-        let (records, _, _) = reader.read_records(
-            512,
-            Some(&mut definitions),
-            Some(&mut repetitions),
-            &mut values,
-        )?;
+        let (records, _, _) = reader.read_records(512, Some(&mut definitions), Some(&mut repetitions), &mut values)?;
         rows += records as u64;
         if records == 0 || rows > expected {
             break;
         }
     }
     if rows != expected || definitions.len() != repetitions.len() {
-        return Err(ParquetError::General(format!(
-            "{rows} rows, expected {expected}"
-        )));
+        return Err(ParquetError::General(format!("{rows} rows, expected {expected}")));
     }
-    let mut lists = Lists {
-        values: values.iter().map(|&v| v.into()).collect(),
-        starts: Vec::new(),
-    };
+    let mut lists = Lists { values: values.iter().map(|&v| v.into()).collect(), starts: Vec::new() };
     let mut at = 0;
     for (&definition, &repetition) in definitions.iter().zip(&repetitions) {
         if repetition == 0 {
@@ -399,10 +312,7 @@ where
     }
     lists.starts.push(at);
     if at != lists.values.len() || lists.starts.len() as u64 != expected + 1 {
-        return Err(ParquetError::General(format!(
-            "{at} places for {} values",
-            lists.values.len()
-        )));
+        return Err(ParquetError::General(format!("{at} places for {} values", lists.values.len())));
     }
     Ok(lists)
 }

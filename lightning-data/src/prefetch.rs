@@ -41,12 +41,7 @@ impl Prefetcher {
             .name("batches".into())
             .spawn(move || produce(&*source, requests, &ready_in, &used_out))
             .map_err(|_| DataError::Worker { what: "batch" })?;
-        Ok(Prefetcher {
-            ready: Some(ready),
-            used,
-            thread: Some(thread),
-            waited: Duration::ZERO,
-        })
+        Ok(Prefetcher { ready: Some(ready), used, thread: Some(thread), waited: Duration::ZERO })
     }
 
     /// The next batch; `None` after the last request. An error ends the series.
@@ -93,12 +88,7 @@ fn produce(
 ) {
     for request in requests {
         let mut batch = used.try_recv().unwrap_or_default();
-        let outcome = source.fill(
-            request.consumed_samples,
-            request.micro_batch,
-            request.dp_rank,
-            &mut batch,
-        );
+        let outcome = source.fill(request.consumed_samples, request.micro_batch, request.dp_rank, &mut batch);
         let failed = outcome.is_err();
         if ready.send(outcome.map(|()| batch)).is_err() || failed {
             return;

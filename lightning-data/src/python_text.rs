@@ -20,11 +20,7 @@ pub fn float(x: f64) -> String {
         return format!("{digits}e{sign}{:02}", exponent.abs());
     }
     let plain = format!("{x}");
-    if plain.contains('.') {
-        plain
-    } else {
-        format!("{plain}.0")
-    }
+    if plain.contains('.') { plain } else { format!("{plain}.0") }
 }
 
 /// `str(x)` of a scalar; `None` for lists and objects.
@@ -132,10 +128,7 @@ mod tests {
     #[test]
     fn json_has_pythons_separators_and_escapes() {
         let value = serde_json::json!({"b": [1, 2.0, null], "a": "é\u{1f642}\u{7f}\n\u{1}"});
-        assert_eq!(
-            json(&value, false, false),
-            "{\"b\": [1, 2.0, null], \"a\": \"é\u{1f642}\u{7f}\\n\\u0001\"}"
-        );
+        assert_eq!(json(&value, false, false), "{\"b\": [1, 2.0, null], \"a\": \"é\u{1f642}\u{7f}\\n\\u0001\"}");
         assert_eq!(
             json(&value, true, true),
             "{\"a\": \"\\u00e9\\ud83d\\ude42\u{7f}\\n\\u0001\", \"b\": [1, 2.0, null]}"

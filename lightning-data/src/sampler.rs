@@ -55,13 +55,7 @@ pub trait Sampler: Send + Sync {
     ///
     /// # Errors
     /// [`DataError::Exhausted`] past the end of a finite order.
-    fn positions(
-        &self,
-        consumed_samples: u64,
-        micro_batch: u64,
-        dp_rank: u64,
-        out: &mut Vec<u64>,
-    ) -> Result<()>;
+    fn positions(&self, consumed_samples: u64, micro_batch: u64, dp_rank: u64, out: &mut Vec<u64>) -> Result<()>;
 
     /// Batch shape.
     fn shape(&self) -> BatchShape;
@@ -79,31 +73,17 @@ impl SequentialSampler {
     /// Over `total` samples; `name` is for messages.
     pub fn new(name: &str, total: u64, shape: BatchShape) -> Result<SequentialSampler> {
         shape.check()?;
-        Ok(SequentialSampler {
-            name: name.to_string(),
-            total,
-            shape,
-        })
+        Ok(SequentialSampler { name: name.to_string(), total, shape })
     }
 }
 
 impl Sampler for SequentialSampler {
-    fn positions(
-        &self,
-        consumed_samples: u64,
-        micro_batch: u64,
-        dp_rank: u64,
-        out: &mut Vec<u64>,
-    ) -> Result<()> {
+    fn positions(&self, consumed_samples: u64, micro_batch: u64, dp_rank: u64, out: &mut Vec<u64>) -> Result<()> {
         self.shape.check_rank(dp_rank)?;
         out.clear();
         let chunk = self.shape.samples();
-        let begin = micro_batch
-            .checked_mul(chunk)
-            .and_then(|n| n.checked_add(consumed_samples));
-        let fits = begin
-            .and_then(|b| b.checked_add(chunk))
-            .is_some_and(|end| end <= self.total);
+        let begin = micro_batch.checked_mul(chunk).and_then(|n| n.checked_add(consumed_samples));
+        let fits = begin.and_then(|b| b.checked_add(chunk)).is_some_and(|end| end <= self.total);
         let (true, Some(begin)) = (fits, begin) else {
             return Err(DataError::Exhausted {
                 what: self.name.clone(),
@@ -134,27 +114,12 @@ pub struct CyclicSampler {
 impl CyclicSampler {
     /// Over `total` samples. With `data_sharding` (the default of the public stack) each rank permutes a bucket of its
     /// own; otherwise all ranks deal one permutation.
-    pub fn new(
-        name: &str,
-        total: u64,
-        shape: BatchShape,
-        data_sharding: bool,
-    ) -> Result<CyclicSampler> {
+    pub fn new(name: &str, total: u64, shape: BatchShape, data_sharding: bool) -> Result<CyclicSampler> {
         shape.check()?;
         if total < shape.samples() {
-            return Err(DataError::Exhausted {
-                what: name.to_string(),
-                consumed: 0,
-                available: total,
-            });
+            return Err(DataError::Exhausted { what: name.to_string(), consumed: 0, available: total });
         }
-        Ok(CyclicSampler {
-            name: name.to_string(),
-            total,
-            shape,
-            data_sharding,
-            epoch: Mutex::new(None),
-        })
+        Ok(CyclicSampler { name: name.to_string(), total, shape, data_sharding, epoch: Mutex::new(None) })
     }
 
     /// Samples of one epoch: a multiple of the samples of one micro-batch over all ranks.
@@ -163,21 +128,14 @@ impl CyclicSampler {
     }
 
     fn permutation(&self, epoch: u64) -> Result<Arc<Vec<u64>>> {
-        let mut cached = self
-            .epoch
-            .lock()
-            .map_err(|_| DataError::Worker { what: "sampler" })?;
+        let mut cached = self.epoch.lock().map_err(|_| DataError::Worker { what: "sampler" })?;
         if let Some((of, order)) = &*cached
             && *of == epoch
         {
             return Ok(order.clone());
         }
         let mbs = self.shape.micro_batch_size;
-        let n = if self.data_sharding {
-            (self.total / self.shape.samples()) * mbs
-        } else {
-            (self.total / mbs) * mbs
-        };
+        let n = if self.data_sharding { (self.total / self.shape.samples()) * mbs } else { (self.total / mbs) * mbs };
         let order = Arc::new(randperm_torch(n as usize, epoch));
         *cached = Some((epoch, order.clone()));
         Ok(order)
@@ -185,35 +143,18 @@ impl CyclicSampler {
 }
 
 impl Sampler for CyclicSampler {
-    fn positions(
-        &self,
-        consumed_samples: u64,
-        micro_batch: u64,
-        dp_rank: u64,
-        out: &mut Vec<u64>,
-    ) -> Result<()> {
+    fn positions(&self, consumed_samples: u64, micro_batch: u64, dp_rank: u64, out: &mut Vec<u64>) -> Result<()> {
         self.shape.check_rank(dp_rank)?;
         out.clear();
-        let (chunk, mbs, dp) = (
-            self.shape.samples(),
-            self.shape.micro_batch_size,
-            self.shape.dp_size,
-        );
-        let at = micro_batch
-            .checked_mul(chunk)
-            .and_then(|n| n.checked_add(consumed_samples))
-            .ok_or_else(|| DataError::Exhausted {
-                what: self.name.clone(),
-                consumed: consumed_samples,
-                available: self.total,
-            })?;
+        let (chunk, mbs, dp) = (self.shape.samples(), self.shape.micro_batch_size, self.shape.dp_size);
+        let at = micro_batch.checked_mul(chunk).and_then(|n| n.checked_add(consumed_samples)).ok_or_else(|| {
+            DataError::Exhausted { what: self.name.clone(), consumed: consumed_samples, available: self.total }
+        })?;
         let (epoch, offset) = (at / self.epoch_samples(), at % self.epoch_samples());
         if !offset.is_multiple_of(chunk) {
             return Err(DataError::Setting {
                 name: "consumed_valid_samples",
-                expected: format!(
-                    "a multiple of {chunk} (micro-batch size times data-parallel ranks) in each epoch"
-                ),
+                expected: format!("a multiple of {chunk} (micro-batch size times data-parallel ranks) in each epoch"),
                 found: format!("{offset} samples into epoch {epoch}"),
                 hint: "resume validation with the batch shape it ran with, or start it again from 0",
             });
@@ -222,11 +163,7 @@ impl Sampler for CyclicSampler {
         if self.data_sharding {
             let bucket = order.len() as u64;
             let from = (offset / dp) as usize;
-            out.extend(
-                order[from..from + mbs as usize]
-                    .iter()
-                    .map(|p| dp_rank * bucket + p),
-            );
+            out.extend(order[from..from + mbs as usize].iter().map(|p| dp_rank * bucket + p));
         } else {
             // Micro-batch j of the epoch, dealt one by one. Where (n div MBS) MBS is more than the epoch, the reference
             // lets some ranks run one micro-batch longer than others; here all ranks end an epoch together.
@@ -276,11 +213,7 @@ impl FineTuningSampler {
             });
         }
         if total == 0 || (drop_last && total < global_batch_size) {
-            return Err(DataError::Exhausted {
-                what: name.to_string(),
-                consumed: 0,
-                available: total,
-            });
+            return Err(DataError::Exhausted { what: name.to_string(), consumed: 0, available: total });
         }
         Ok(FineTuningSampler {
             name: name.to_string(),
@@ -312,19 +245,13 @@ impl FineTuningSampler {
     }
 
     fn total(&self) -> u64 {
-        self.repeated
-            .as_ref()
-            .map_or(self.distinct, |r| r.len() as u64)
+        self.repeated.as_ref().map_or(self.distinct, |r| r.len() as u64)
     }
 
     /// Samples of one epoch: a multiple of the global batch.
     pub fn epoch_samples(&self) -> u64 {
         let (total, g) = (self.total(), self.global_batch_size);
-        if self.drop_last {
-            total / g * g
-        } else {
-            total.div_ceil(g) * g
-        }
+        if self.drop_last { total / g * g } else { total.div_ceil(g) * g }
     }
 
     /// What one rank sees in the step that starts after `consumed_samples`, in the order of its micro-batches of one.
@@ -332,27 +259,16 @@ impl FineTuningSampler {
     /// # Errors
     /// A rank outside the group; a position inside a global batch.
     pub fn step(&self, consumed_samples: u64, dp_rank: u64) -> Result<Vec<SampleSlot>> {
-        BatchShape {
-            micro_batch_size: 1,
-            dp_size: self.dp_size,
-        }
-        .check_rank(dp_rank)?;
+        BatchShape { micro_batch_size: 1, dp_size: self.dp_size }.check_rank(dp_rank)?;
         let per_epoch = self.epoch_samples();
         if per_epoch == 0 {
-            return Err(DataError::Exhausted {
-                what: self.name.clone(),
-                consumed: consumed_samples,
-                available: 0,
-            });
+            return Err(DataError::Exhausted { what: self.name.clone(), consumed: consumed_samples, available: 0 });
         }
         let (epoch, offset) = (consumed_samples / per_epoch, consumed_samples % per_epoch);
         if !offset.is_multiple_of(self.global_batch_size) {
             return Err(DataError::Setting {
                 name: "consumed_samples",
-                expected: format!(
-                    "a multiple of the global batch size {}",
-                    self.global_batch_size
-                ),
+                expected: format!("a multiple of the global batch size {}", self.global_batch_size),
                 found: consumed_samples.to_string(),
                 hint: "resume with the global batch size that the run had",
             });
@@ -360,23 +276,14 @@ impl FineTuningSampler {
         let order = self.permutation(epoch)?;
         let begin = offset as usize;
         let end = (begin + self.global_batch_size as usize).min(order.len());
-        let mine = order[begin..end]
-            .iter()
-            .skip(dp_rank as usize)
-            .step_by(self.dp_size as usize);
+        let mine = order[begin..end].iter().skip(dp_rank as usize).step_by(self.dp_size as usize);
         let mut slots: Vec<SampleSlot> = mine.map(|&i| SampleSlot::Real(i)).collect();
-        slots.resize(
-            (self.global_batch_size / self.dp_size) as usize,
-            SampleSlot::Filler,
-        );
+        slots.resize((self.global_batch_size / self.dp_size) as usize, SampleSlot::Filler);
         Ok(slots)
     }
 
     fn permutation(&self, epoch: u64) -> Result<Arc<Vec<u64>>> {
-        let mut cached = self
-            .epoch
-            .lock()
-            .map_err(|_| DataError::Worker { what: "sampler" })?;
+        let mut cached = self.epoch.lock().map_err(|_| DataError::Worker { what: "sampler" })?;
         if let Some((of, order)) = &*cached
             && *of == epoch
         {

@@ -28,12 +28,9 @@ impl SplitMatrix {
             // The reference reads "1e3" as 1 and 3; saying so beats doing so.
             return Err(bad(format!("{text:?} with a sign or an exponent")));
         }
-        let runs = text
-            .split(|c: char| !(c.is_ascii_digit() || c == '.'))
-            .filter(|r| !r.is_empty());
-        let numbers: Vec<f64> = runs
-            .map(|r| r.parse::<f64>().map_err(|_| bad(format!("{r:?}"))))
-            .collect::<Result<_>>()?;
+        let runs = text.split(|c: char| !(c.is_ascii_digit() || c == '.')).filter(|r| !r.is_empty());
+        let numbers: Vec<f64> =
+            runs.map(|r| r.parse::<f64>().map_err(|_| bad(format!("{r:?}")))).collect::<Result<_>>()?;
         if numbers.is_empty() || numbers.len() > 3 {
             return Err(bad(format!("{} numbers in {text:?}", numbers.len())));
         }
@@ -56,12 +53,7 @@ impl SplitMatrix {
     /// Documents of each split out of `count`; `None` where the split is absent. Ends are rounded half to even.
     pub fn ranges(&self, count: u64) -> [Option<DocumentRange>; 3] {
         let at = |share: f64| (share * count as f64).round_ties_even() as u64;
-        self.bookends.map(|b| {
-            b.map(|(begin, end)| DocumentRange {
-                begin: at(begin),
-                end: at(end),
-            })
-        })
+        self.bookends.map(|b| b.map(|(begin, end)| DocumentRange { begin: at(begin), end: at(end) }))
     }
 }
 
@@ -94,19 +86,11 @@ impl SampleRequest {
             found: format!("{self:?}"),
             hint: "lower the iterations or the batch size",
         };
-        let eval_batch = self
-            .eval_global_batch_size
-            .unwrap_or(self.global_batch_size);
-        let test = self
-            .eval_iters
-            .checked_mul(eval_batch)
-            .ok_or_else(overflow)?;
+        let eval_batch = self.eval_global_batch_size.unwrap_or(self.global_batch_size);
+        let test = self.eval_iters.checked_mul(eval_batch).ok_or_else(overflow)?;
         let train = match self.train_samples {
             Some(samples) => samples,
-            None => self
-                .train_iters
-                .checked_mul(self.global_batch_size)
-                .ok_or_else(overflow)?,
+            None => self.train_iters.checked_mul(self.global_batch_size).ok_or_else(overflow)?,
         };
         // With samples given instead of iterations, the run has this many iterations.
         let iterations = match self.train_samples {

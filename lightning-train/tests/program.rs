@@ -34,17 +34,8 @@ fn golden() -> PathBuf {
 
 fn program(scratch: &Scratch, args: &[String]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lightning-train"));
-    command
-        .args(args)
-        .current_dir(&scratch.0)
-        .env("LIGHTNING_CACHE", scratch.path("cache"));
-    for name in [
-        "WORLD_SIZE",
-        "RANK",
-        "SLURM_NTASKS",
-        "SLURM_PROCID",
-        "SLURM_STEP_ID",
-    ] {
+    command.args(args).current_dir(&scratch.0).env("LIGHTNING_CACHE", scratch.path("cache"));
+    for name in ["WORLD_SIZE", "RANK", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID"] {
         command.env_remove(name);
     }
     command
@@ -69,11 +60,7 @@ fn corpus(dir: &Path, files: usize) {
     fs::create_dir_all(dir).unwrap();
     for f in 0..files {
         let line = |i: usize| format!("{} plus {} is {}\n", f + i, i % 13, f + i + i % 13);
-        fs::write(
-            dir.join(format!("{f:03}.txt")),
-            (0..120).map(line).collect::<String>(),
-        )
-        .unwrap();
+        fs::write(dir.join(format!("{f:03}.txt")), (0..120).map(line).collect::<String>()).unwrap();
     }
 }
 
@@ -119,33 +106,18 @@ fn small(scratch: &Scratch, extra: &[&str]) -> Vec<String> {
 }
 
 fn records(path: &Path) -> Vec<serde_json::Value> {
-    fs::read_to_string(path)
-        .unwrap()
-        .lines()
-        .map(|l| serde_json::from_str(l).unwrap())
-        .collect()
+    fs::read_to_string(path).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
 
 fn steps(path: &Path) -> Vec<serde_json::Value> {
-    records(path)
-        .into_iter()
-        .filter(|r| r.get("event").is_none())
-        .collect()
+    records(path).into_iter().filter(|r| r.get("event").is_none()).collect()
 }
 
 #[test]
 fn a_run_writes_metrics_configuration_and_checkpoints() {
     let s = Scratch::new("run");
     let out = run(&s, &small(&s, &["logger.dir=run"]));
-    expect(
-        &out,
-        0,
-        &[
-            "validation after step 0",
-            "done after step 6",
-            "next   train longer",
-        ],
-    );
+    expect(&out, 0, &["validation after step 0", "done after step 6", "next   train longer"]);
     let steps = steps(&s.path("run/metrics.jsonl"));
     assert_eq!(steps.len(), 6);
     for name in [
@@ -163,46 +135,24 @@ fn a_run_writes_metrics_configuration_and_checkpoints() {
         "tflops_honest",
         "expert_max_over_mean",
     ] {
-        assert!(
-            steps[0].get(name).is_some(),
-            "`{name}` is missing in {}",
-            steps[0]
-        );
+        assert!(steps[0].get(name).is_some(), "`{name}` is missing in {}", steps[0]);
     }
     assert_eq!(steps[0]["learning_rate"], 0.0, "the first step has rate 0");
     assert_eq!(steps[5]["consumed_samples"], 24);
     // ln V + H sigma^2 / 2 within what a batch of a fresh model scatters.
     let first = steps[0]["lm loss"].as_f64().unwrap();
     let expected = 320f64.ln() + 32.0 * 0.02f64.powi(2) / 2.0;
-    assert!(
-        (first - expected).abs() < 0.05,
-        "first loss {first}, expected {expected}"
-    );
+    assert!((first - expected).abs() < 0.05, "first loss {first}, expected {expected}");
     let config = fs::read_to_string(s.path("run/run_config.toml")).unwrap();
-    assert!(
-        config.contains("hidden_size = 32") && config.contains("override"),
-        "{config}"
-    );
+    assert!(config.contains("hidden_size = 32") && config.contains("override"), "{config}");
     for step in ["iter_0000003", "iter_0000006"] {
-        for file in [
-            "index.json",
-            "train_state.json",
-            "config.json",
-            "shard-00000-of-00001.safetensors",
-        ] {
-            assert!(
-                s.path(&format!("run/checkpoints/{step}/{file}")).is_file(),
-                "{step}/{file}"
-            );
+        for file in ["index.json", "train_state.json", "config.json", "shard-00000-of-00001.safetensors"] {
+            assert!(s.path(&format!("run/checkpoints/{step}/{file}")).is_file(), "{step}/{file}");
         }
     }
-    let tracker =
-        fs::read_to_string(s.path("run/checkpoints/latest_checkpointed_iteration.txt")).unwrap();
+    let tracker = fs::read_to_string(s.path("run/checkpoints/latest_checkpointed_iteration.txt")).unwrap();
     assert_eq!(tracker, "6");
-    let validations = records(&s.path("run/metrics.jsonl"))
-        .into_iter()
-        .filter(|r| r["event"] == "validation")
-        .count();
+    let validations = records(&s.path("run/metrics.jsonl")).into_iter().filter(|r| r["event"] == "validation").count();
     assert_eq!(validations, 3);
 }
 
@@ -210,55 +160,22 @@ fn a_run_writes_metrics_configuration_and_checkpoints() {
 fn b74_b76_resume_is_bitwise_also_the_second_time_and_for_other_thread_counts() {
     let s = Scratch::new("resume");
     expect(&run(&s, &small(&s, &["logger.dir=whole"])), 0, &[]);
-    expect(
-        &run(
-            &s,
-            &small(&s, &["logger.dir=parts", "train.exit_interval=2"]),
-        ),
-        0,
-        &["done after step 2"],
-    );
-    for (to, threads) in [
-        ("done after step 4", "device.threads=1"),
-        ("done after step 6", "device.threads=3"),
-    ] {
-        let args = [
-            "checkpoint.load=parts/checkpoints",
-            "train.exit_interval=2",
-            threads,
-        ];
+    expect(&run(&s, &small(&s, &["logger.dir=parts", "train.exit_interval=2"])), 0, &["done after step 2"]);
+    for (to, threads) in [("done after step 4", "device.threads=1"), ("done after step 6", "device.threads=3")] {
+        let args = ["checkpoint.load=parts/checkpoints", "train.exit_interval=2", threads];
         expect(&run(&s, &small(&s, &args)), 0, &["resuming after step", to]);
     }
-    let (whole, parts) = (
-        steps(&s.path("whole/metrics.jsonl")),
-        steps(&s.path("parts/metrics.jsonl")),
-    );
+    let (whole, parts) = (steps(&s.path("whole/metrics.jsonl")), steps(&s.path("parts/metrics.jsonl")));
     assert_eq!(whole.len(), parts.len());
     for (a, b) in whole.iter().zip(&parts) {
-        for name in [
-            "iteration",
-            "consumed_samples",
-            "lm loss",
-            "mtp_2 loss",
-            "grad_norm",
-            "learning_rate",
-        ] {
+        for name in ["iteration", "consumed_samples", "lm loss", "mtp_2 loss", "grad_norm", "learning_rate"] {
             assert_eq!(a[name], b[name], "{name} of step {}", a["iteration"]);
         }
     }
     let shard = "checkpoints/iter_0000006/shard-00000-of-00001.safetensors";
-    let (a, b) = (
-        fs::read(s.path(&format!("whole/{shard}"))),
-        fs::read(s.path(&format!("parts/{shard}"))),
-    );
-    assert!(
-        a.unwrap() == b.unwrap(),
-        "weights or moments differ after resuming"
-    );
-    let resumes = records(&s.path("parts/metrics.jsonl"))
-        .into_iter()
-        .filter(|r| r["event"] == "resume")
-        .count();
+    let (a, b) = (fs::read(s.path(&format!("whole/{shard}"))), fs::read(s.path(&format!("parts/{shard}"))));
+    assert!(a.unwrap() == b.unwrap(), "weights or moments differ after resuming");
+    let resumes = records(&s.path("parts/metrics.jsonl")).into_iter().filter(|r| r["event"] == "resume").count();
     assert_eq!(resumes, 2);
 }
 
@@ -268,14 +185,8 @@ fn other_sources_precisions_and_losses_train() {
     for (i, extra) in [
         vec!["dataset.kind=mock", "dataset.path=null"],
         vec!["mixed_precision.precision=bf16"],
-        vec![
-            "mixed_precision.precision=bf16",
-            "mixed_precision.grad_accum_dtype=bf16",
-        ],
-        vec![
-            "mixed_precision.precision=f64",
-            "model.calculate_per_token_loss=true",
-        ],
+        vec!["mixed_precision.precision=bf16", "mixed_precision.grad_accum_dtype=bf16"],
+        vec!["mixed_precision.precision=f64", "model.calculate_per_token_loss=true"],
         vec!["dataset.inter_document_masking=true"],
         vec!["model.moe_router_force_load_balancing=true"],
         vec!["model.mtp_num_layers=0"],
@@ -289,30 +200,15 @@ fn other_sources_precisions_and_losses_train() {
         expect(&run(&s, &small(&s, &args)), 0, &["done after step 3"]);
         let steps = steps(&s.path(&format!("run{i}/metrics.jsonl")));
         let loss = |k: usize| steps[k]["lm loss"].as_f64().unwrap();
-        assert!(
-            loss(2) < loss(0) + 0.02,
-            "{extra:?}: {} then {}",
-            loss(0),
-            loss(2)
-        );
+        assert!(loss(2) < loss(0) + 0.02, "{extra:?}: {} then {}", loss(0), loss(2));
     }
 }
 
 #[test]
 fn a_signal_saves_and_asks_to_be_requeued() {
     let s = Scratch::new("signal");
-    let args = small(
-        &s,
-        &[
-            "logger.dir=run",
-            "train.train_iters=100000",
-            "checkpoint.save_interval=null",
-        ],
-    );
-    let child = program(&s, &args)
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let args = small(&s, &["logger.dir=run", "train.train_iters=100000", "checkpoint.save_interval=null"]);
+    let child = program(&s, &args).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let metrics = s.path("run/metrics.jsonl");
     let begun = |path: &Path| fs::read_to_string(path).is_ok_and(|t| t.contains("grad_norm"));
     for _ in 0..600 {
@@ -322,24 +218,15 @@ fn a_signal_saves_and_asks_to_be_requeued() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert!(begun(&metrics), "training did not begin");
-    let kill = Command::new("kill")
-        .args(["-TERM", &child.id().to_string()])
-        .status()
-        .unwrap();
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let out = child.wait_with_output().unwrap();
     expect(&out, 75, &["stopped by a signal after step"]);
-    let step: u64 = fs::read_to_string(s.path("run/checkpoints/latest_checkpointed_iteration.txt"))
-        .unwrap()
-        .parse()
-        .unwrap();
+    let step: u64 =
+        fs::read_to_string(s.path("run/checkpoints/latest_checkpointed_iteration.txt")).unwrap().parse().unwrap();
     let to = format!("train.train_iters={}", step + 1);
     let args = ["checkpoint.load=run/checkpoints", to.as_str()];
-    expect(
-        &run(&s, &small(&s, &args)),
-        0,
-        &[&format!("resuming after step {step}")],
-    );
+    expect(&run(&s, &small(&s, &args)), 0, &[&format!("resuming after step {step}")]);
 }
 
 #[test]
@@ -364,41 +251,13 @@ fn ten_steps_that_are_not_finite_stop_the_run() {
 fn bad_settings_and_data_are_named() {
     let s = Scratch::new("bad");
     let words = |args: &[&str]| args.iter().map(|a| a.to_string()).collect::<Vec<_>>();
-    expect(
-        &run(&s, &words(&["train", "--recipe", "demo_pretrain"])),
-        2,
-        &["demo_pretrain", "demo_pretrain_config"],
-    );
-    expect(
-        &run(&s, &small(&s, &["model.hidden_sise=8"])),
-        2,
-        &["hidden_sise", "model.hidden_size"],
-    );
-    expect(
-        &run(&s, &small(&s, &["model.hidden_size=1.5"])),
-        2,
-        &["model.hidden_size", "1.5"],
-    );
-    expect(
-        &run(&s, &small(&s, &["model.num_query_groups=3"])),
-        2,
-        &["3", "divide"],
-    );
-    expect(
-        &run(&s, &small(&s, &["train.micro_batch_size=3"])),
-        2,
-        &["multiple"],
-    );
-    expect(
-        &run(&s, &small(&s, &["dataset.reset_attention_mask=true"])),
-        2,
-        &["inter_document_masking"],
-    );
-    expect(
-        &run(&s, &words(&["train", "--recipe", "tiny_pretrain_config"])),
-        2,
-        &["expert_model_parallel_size=1"],
-    );
+    expect(&run(&s, &words(&["train", "--recipe", "demo_pretrain"])), 2, &["demo_pretrain", "demo_pretrain_config"]);
+    expect(&run(&s, &small(&s, &["model.hidden_sise=8"])), 2, &["hidden_sise", "model.hidden_size"]);
+    expect(&run(&s, &small(&s, &["model.hidden_size=1.5"])), 2, &["model.hidden_size", "1.5"]);
+    expect(&run(&s, &small(&s, &["model.num_query_groups=3"])), 2, &["3", "divide"]);
+    expect(&run(&s, &small(&s, &["train.micro_batch_size=3"])), 2, &["multiple"]);
+    expect(&run(&s, &small(&s, &["dataset.reset_attention_mask=true"])), 2, &["inter_document_masking"]);
+    expect(&run(&s, &words(&["train", "--recipe", "tiny_pretrain_config"])), 2, &["expert_model_parallel_size=1"]);
 
     let empty = s.text("empty");
     fs::create_dir_all(&empty).unwrap();
@@ -408,35 +267,19 @@ fn bad_settings_and_data_are_named() {
     let latin = s.text("latin");
     fs::create_dir_all(&latin).unwrap();
     fs::write(s.path("latin/one.txt"), b"caf\xe9 au lait").unwrap();
-    expect(
-        &run(&s, &with_data(&latin)),
-        3,
-        &["one.txt", "not UTF-8", "byte 3"],
-    );
+    expect(&run(&s, &with_data(&latin)), 3, &["one.txt", "not UTF-8", "byte 3"]);
 
     fs::write(s.path("file"), "in the way").unwrap();
     let cache = format!("dataset.path_to_cache={}", s.text("file/cache"));
-    expect(
-        &run(&s, &small(&s, &[&cache])),
-        3,
-        &["file/cache", "path_to_cache"],
-    );
+    expect(&run(&s, &small(&s, &[&cache])), 3, &["file/cache", "path_to_cache"]);
     let dir = format!("logger.dir={}", s.text("file/run"));
-    expect(
-        &run(&s, &small(&s, &[&dir])),
-        3,
-        &["file/run", "logger.dir"],
-    );
+    expect(&run(&s, &small(&s, &[&dir])), 3, &["file/run", "logger.dir"]);
 }
 
 #[test]
 fn a_full_disk_while_saving_loses_nothing() {
     let s = Scratch::new("full");
-    expect(
-        &run(&s, &small(&s, &["logger.dir=run", "train.exit_interval=3"])),
-        0,
-        &["done after step 3"],
-    );
+    expect(&run(&s, &small(&s, &["logger.dir=run", "train.exit_interval=3"])), 0, &["done after step 3"]);
     let shard = s.path("run/checkpoints/iter_0000003/shard-00000-of-00001.safetensors");
     let good = fs::read(&shard).unwrap();
     // A limit on file sizes below the shard's: the write fails in the middle, as on a full disk.
@@ -444,9 +287,7 @@ fn a_full_disk_while_saving_loses_nothing() {
     let args = small(&s, &["checkpoint.load=run/checkpoints"]);
     let out = Command::new("bash")
         .arg("-c")
-        .arg(format!(
-            "trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\""
-        ))
+        .arg(format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\""))
         .arg(env!("CARGO_BIN_EXE_lightning-train"))
         .args(&args)
         .current_dir(&s.0)
@@ -454,35 +295,18 @@ fn a_full_disk_while_saving_loses_nothing() {
         .output()
         .unwrap();
     expect(&out, 3, &["iter_0000006", "cannot write"]);
-    assert_eq!(
-        fs::read(&shard).unwrap(),
-        good,
-        "the last good checkpoint changed"
-    );
-    let tracker =
-        fs::read_to_string(s.path("run/checkpoints/latest_checkpointed_iteration.txt")).unwrap();
+    assert_eq!(fs::read(&shard).unwrap(), good, "the last good checkpoint changed");
+    let tracker = fs::read_to_string(s.path("run/checkpoints/latest_checkpointed_iteration.txt")).unwrap();
     assert_eq!(tracker, "3");
-    let left: Vec<_> = fs::read_dir(s.path("run/checkpoints"))
-        .unwrap()
-        .flatten()
-        .map(|e| e.file_name())
-        .collect();
+    let left: Vec<_> = fs::read_dir(s.path("run/checkpoints")).unwrap().flatten().map(|e| e.file_name()).collect();
     assert_eq!(left.len(), 2, "something half-written is left: {left:?}");
-    expect(
-        &run(&s, &args),
-        0,
-        &["resuming after step 3", "done after step 6"],
-    );
+    expect(&run(&s, &args), 0, &["resuming after step 3", "done after step 6"]);
 }
 
 #[test]
 fn damaged_and_foreign_checkpoints_are_refused() {
     let s = Scratch::new("damaged");
-    expect(
-        &run(&s, &small(&s, &["logger.dir=run", "train.exit_interval=3"])),
-        0,
-        &[],
-    );
+    expect(&run(&s, &small(&s, &["logger.dir=run", "train.exit_interval=3"])), 0, &[]);
     let shard = s.path("run/checkpoints/iter_0000003/shard-00000-of-00001.safetensors");
     let good = fs::read(&shard).unwrap();
     let resume = small(&s, &["checkpoint.load=run/checkpoints", "logger.dir=again"]);
@@ -490,36 +314,16 @@ fn damaged_and_foreign_checkpoints_are_refused() {
     let middle = flipped.len() / 2;
     flipped[middle] ^= 0x10;
     fs::write(&shard, &flipped).unwrap();
-    expect(
-        &run(&s, &resume),
-        3,
-        &["shard-00000-of-00001.safetensors", "checksum", "ckpt_step"],
-    );
+    expect(&run(&s, &resume), 3, &["shard-00000-of-00001.safetensors", "checksum", "ckpt_step"]);
     fs::write(&shard, &good[..good.len() - 100]).unwrap();
     expect(&run(&s, &resume), 3, &["shard-00000-of-00001.safetensors"]);
     fs::remove_file(&shard).unwrap();
     expect(&run(&s, &resume), 3, &["cannot open"]);
     fs::write(&shard, &good).unwrap();
-    expect(
-        &run(
-            &s,
-            &small(
-                &s,
-                &["checkpoint.load=run/checkpoints", "model.hidden_size=64"],
-            ),
-        ),
-        2,
-        &["another model"],
-    );
-    expect(
-        &run(&s, &small(&s, &["checkpoint.load=nowhere"])),
-        3,
-        &["nowhere", "latest_checkpointed_iteration.txt"],
-    );
+    expect(&run(&s, &small(&s, &["checkpoint.load=run/checkpoints", "model.hidden_size=64"])), 2, &["another model"]);
+    expect(&run(&s, &small(&s, &["checkpoint.load=nowhere"])), 3, &["nowhere", "latest_checkpointed_iteration.txt"]);
     let index = s.path("run/checkpoints/iter_0000003/index.json");
-    let text = fs::read_to_string(&index)
-        .unwrap()
-        .replace("\"version\":1", "\"version\":99");
+    let text = fs::read_to_string(&index).unwrap().replace("\"version\":1", "\"version\":99");
     fs::write(&index, text).unwrap();
     expect(&run(&s, &resume), 3, &["version 99", "newer"]);
 }
@@ -528,14 +332,7 @@ fn damaged_and_foreign_checkpoints_are_refused() {
 fn b68_weights_from_a_checkpoint_are_the_masters_too() {
     let s = Scratch::new("pretrained");
     let bf16 = "mixed_precision.precision=bf16";
-    expect(
-        &run(
-            &s,
-            &small(&s, &["logger.dir=run", bf16, "train.exit_interval=3"]),
-        ),
-        0,
-        &[],
-    );
+    expect(&run(&s, &small(&s, &["logger.dir=run", bf16, "train.exit_interval=3"])), 0, &[]);
     // One step with rate 0 (the first of a run with warm-up) must leave every loaded weight as it is.
     let args = [
         "logger.dir=next",
@@ -570,10 +367,8 @@ fn b68_weights_from_a_checkpoint_are_the_masters_too() {
 }
 
 fn parity(s: &Scratch, hf: &str, golden_file: &str, extra: &[&str]) -> Output {
-    let mut args: Vec<String> = ["verify", "parity", "--hf", hf, "--golden", golden_file]
-        .iter()
-        .map(|a| a.to_string())
-        .collect();
+    let mut args: Vec<String> =
+        ["verify", "parity", "--hf", hf, "--golden", golden_file].iter().map(|a| a.to_string()).collect();
     args.extend(extra.iter().map(|a| a.to_string()));
     run(s, &args)
 }
@@ -591,24 +386,13 @@ fn copy_tiny(s: &Scratch) -> String {
 fn golden_model_verify_parity_passes_and_names_the_first_layer_that_does_not() {
     let s = Scratch::new("parity");
     let tiny = copy_tiny(&s);
-    let forward = golden()
-        .join("tiny_forward.safetensors")
-        .display()
-        .to_string();
-    let grads = golden()
-        .join("tiny_grads_lm.safetensors")
-        .display()
-        .to_string();
+    let forward = golden().join("tiny_forward.safetensors").display().to_string();
+    let grads = golden().join("tiny_grads_lm.safetensors").display().to_string();
     for dtype in ["f32", "f64", "bf16"] {
         let out = parity(&s, &tiny, &forward, &["--grads", &grads, "--dtype", dtype]);
         expect(&out, 0, &[]);
         let text = String::from_utf8_lossy(&out.stdout);
-        assert!(
-            text.contains("hidden.0")
-                && text.contains("logits")
-                && text.contains("d lm_head.weight"),
-            "{text}"
-        );
+        assert!(text.contains("hidden.0") && text.contains("logits") && text.contains("d lm_head.weight"), "{text}");
     }
     // A weight of layer 2 changed: hidden.3 is the first value that shows it.
     let path = s.path("hf/model.safetensors");
@@ -618,11 +402,7 @@ fn golden_model_verify_parity_passes_and_names_the_first_layer_that_does_not() {
         *byte ^= 0x80;
     }
     fs::write(&path, &bytes).unwrap();
-    expect(
-        &parity(&s, &tiny, &forward, &[]),
-        7,
-        &["hidden.3 is the first"],
-    );
+    expect(&parity(&s, &tiny, &forward, &[]), 7, &["hidden.3 is the first"]);
 }
 
 /// First byte of a tensor's data in a safetensors file.
@@ -636,10 +416,7 @@ fn offset_of(bytes: &[u8], name: &str) -> usize {
 fn hf_folders_that_cannot_be_used_are_refused_by_name() {
     let s = Scratch::new("hf");
     let tiny = copy_tiny(&s);
-    let forward = golden()
-        .join("tiny_forward.safetensors")
-        .display()
-        .to_string();
+    let forward = golden().join("tiny_forward.safetensors").display().to_string();
     let config_path = s.path("hf/config.json");
     let config = fs::read_to_string(&config_path).unwrap();
     let weights_path = s.path("hf/model.safetensors");
@@ -665,11 +442,7 @@ fn hf_folders_that_cannot_be_used_are_refused_by_name() {
                 json[key] = value.clone();
             }
         });
-        assert!(
-            [2, 3].contains(&code(&out)),
-            "{key}: {}",
-            String::from_utf8_lossy(&out.stderr)
-        );
+        assert!([2, 3].contains(&code(&out)), "{key}: {}", String::from_utf8_lossy(&out.stderr));
         expect(&out, code(&out), &["config.json", key]);
     }
     fs::write(&config_path, &config).unwrap();
@@ -681,23 +454,11 @@ fn hf_folders_that_cannot_be_used_are_refused_by_name() {
     let at = offset_of(&nan, "backbone.norm_f.weight");
     nan[at..at + 2].copy_from_slice(&half::bf16::NAN.to_le_bytes());
     fs::write(&weights_path, &nan).unwrap();
-    expect(
-        &parity(&s, &tiny, &forward, &[]),
-        3,
-        &["backbone.norm_f.weight", "NaN"],
-    );
+    expect(&parity(&s, &tiny, &forward, &[]), 3, &["backbone.norm_f.weight", "NaN"]);
     fs::write(&weights_path, &weights[..weights.len() - 10]).unwrap();
     expect(&parity(&s, &tiny, &forward, &[]), 3, &["model.safetensors"]);
     fs::remove_file(&weights_path).unwrap();
-    expect(
-        &parity(&s, &tiny, &forward, &[]),
-        3,
-        &["neither model.safetensors nor"],
-    );
+    expect(&parity(&s, &tiny, &forward, &[]), 3, &["neither model.safetensors nor"]);
     fs::write(&weights_path, &weights).unwrap();
-    expect(
-        &parity(&s, &tiny, &s.text("none.safetensors"), &[]),
-        3,
-        &["none.safetensors"],
-    );
+    expect(&parity(&s, &tiny, &s.text("none.safetensors"), &[]), 3, &["none.safetensors"]);
 }

@@ -19,10 +19,7 @@ fn capture_follows_events_to_other_streams() {
     let p = words(4);
     // SAFETY: places of this function.
     unsafe {
-        ok(cuStreamBeginCapture_v2(
-            a,
-            Mode::CU_STREAM_CAPTURE_MODE_GLOBAL,
-        ));
+        ok(cuStreamBeginCapture_v2(a, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL));
         ok(cuMemsetD32Async(p, 1, 1, a));
         ok(cuEventRecord(fork, a));
         ok(cuStreamWaitEvent(b, fork, 0));
@@ -30,36 +27,18 @@ fn capture_follows_events_to_other_streams() {
         ok(cuMemsetD32Async(p + 8, 3, 1, a));
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         ok(cuStreamIsCapturing(b, &mut status));
-        assert_eq!(
-            status,
-            CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE
-        );
+        assert_eq!(status, CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE);
         ok(cuEventRecord(back, b));
         ok(cuStreamWaitEvent(a, back, 0));
         ok(cuMemcpyDtoDAsync_v2(p + 12, p + 4, 4, a));
-        let (mut id, mut inner, mut deps, mut edges, mut n) =
-            (0, null_mut(), std::ptr::null(), std::ptr::null(), 0);
-        ok(cuStreamGetCaptureInfo_v3(
-            a,
-            &mut status,
-            &mut id,
-            &mut inner,
-            &mut deps,
-            &mut edges,
-            &mut n,
-        ));
+        let (mut id, mut inner, mut deps, mut edges, mut n) = (0, null_mut(), std::ptr::null(), std::ptr::null(), 0);
+        ok(cuStreamGetCaptureInfo_v3(a, &mut status, &mut id, &mut inner, &mut deps, &mut edges, &mut n));
         assert_eq!((n, deps.is_null()), (1, false));
         let mut g = null_mut();
         ok(cuStreamEndCapture(a, &mut g));
         assert_eq!(g, inner);
         assert_eq!([0, 4, 8, 12].map(|o| word(p + o)), [0; 4]);
-        ok(cuGraphGetEdges_v2(
-            g,
-            null_mut(),
-            null_mut(),
-            null_mut(),
-            &mut n,
-        ));
+        ok(cuGraphGetEdges_v2(g, null_mut(), null_mut(), null_mut(), &mut n));
         assert_eq!(n, 4);
         let mut x = null_mut();
         ok(cuGraphInstantiateWithFlags(&mut x, g, 0));
@@ -68,10 +47,7 @@ fn capture_follows_events_to_other_streams() {
         ok(cuStreamIsCapturing(b, &mut status));
         assert_eq!(status, CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE);
         // Memory allocated in a capture has a fixed address that lives with the graph.
-        ok(cuStreamBeginCapture_v2(
-            a,
-            Mode::CU_STREAM_CAPTURE_MODE_RELAXED,
-        ));
+        ok(cuStreamBeginCapture_v2(a, Mode::CU_STREAM_CAPTURE_MODE_RELAXED));
         let mut t = 0;
         ok(cuMemAllocAsync(&mut t, 4, a));
         ok(cuMemsetD32Async(t, 8, 1, a));
@@ -95,12 +71,7 @@ type Mistake = (&'static str, fn(CUstream, CUstream) -> CUresult, CUresult);
 
 #[test]
 fn mistakes_during_capture_have_their_codes_and_invalidate_it() {
-    if isolated(
-        "mistakes_during_capture_have_their_codes_and_invalidate_it",
-        &[],
-    )
-    .is_some()
-    {
+    if isolated("mistakes_during_capture_have_their_codes_and_invalidate_it", &[]).is_some() {
         return;
     }
     start();
@@ -184,10 +155,7 @@ fn mistakes_during_capture_have_their_codes_and_invalidate_it() {
                 let e = event();
                 // SAFETY: live handles.
                 unsafe {
-                    ok(cuStreamBeginCapture_v2(
-                        b,
-                        Mode::CU_STREAM_CAPTURE_MODE_RELAXED,
-                    ));
+                    ok(cuStreamBeginCapture_v2(b, Mode::CU_STREAM_CAPTURE_MODE_RELAXED));
                     ok(cuEventRecord(e, b));
                     let r = cuStreamWaitEvent(a, e, 0);
                     cuStreamEndCapture(b, &mut null_mut());
@@ -202,30 +170,15 @@ fn mistakes_during_capture_have_their_codes_and_invalidate_it() {
         let (a, b) = (stream(), stream());
         // SAFETY: places of this function, live handles.
         unsafe {
-            ok(cuStreamBeginCapture_v2(
-                a,
-                Mode::CU_STREAM_CAPTURE_MODE_GLOBAL,
-            ));
+            ok(cuStreamBeginCapture_v2(a, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL));
             ok(cuMemsetD32Async(p, 1, 1, a));
             assert_eq!(mistake(a, b), code, "{name}");
             let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
             ok(cuStreamIsCapturing(a, &mut status));
-            assert_eq!(
-                status,
-                CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_INVALIDATED,
-                "{name}"
-            );
-            assert_eq!(
-                cuMemsetD32Async(p, 1, 1, a),
-                CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-                "{name}"
-            );
+            assert_eq!(status, CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_INVALIDATED, "{name}");
+            assert_eq!(cuMemsetD32Async(p, 1, 1, a), CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "{name}");
             let mut g: CUgraph = std::ptr::dangling_mut();
-            assert_eq!(
-                cuStreamEndCapture(a, &mut g),
-                CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-                "{name}"
-            );
+            assert_eq!(cuStreamEndCapture(a, &mut g), CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "{name}");
             assert!(g.is_null());
             ok(cuMemsetD32Async(p, 2, 1, a));
             ok(cuStreamSynchronize(a));
@@ -247,51 +200,27 @@ fn ends_of_captures() {
     // SAFETY: places of this function, live handles.
     unsafe {
         let mut g = null_mut();
-        assert_eq!(
-            cuStreamEndCapture(a, &mut g),
-            CUresult::CUDA_ERROR_ILLEGAL_STATE
-        );
+        assert_eq!(cuStreamEndCapture(a, &mut g), CUresult::CUDA_ERROR_ILLEGAL_STATE);
         assert_eq!(
             cuStreamBeginCapture_v2(null_mut(), Mode::CU_STREAM_CAPTURE_MODE_GLOBAL),
             CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
         );
         // Work on a forked stream that was not joined.
-        ok(cuStreamBeginCapture_v2(
-            a,
-            Mode::CU_STREAM_CAPTURE_MODE_GLOBAL,
-        ));
-        assert_eq!(
-            cuStreamBeginCapture_v2(a, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL),
-            CUresult::CUDA_ERROR_ILLEGAL_STATE
-        );
+        ok(cuStreamBeginCapture_v2(a, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL));
+        assert_eq!(cuStreamBeginCapture_v2(a, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL), CUresult::CUDA_ERROR_ILLEGAL_STATE);
         ok(cuMemsetD32Async(p, 1, 1, a));
         ok(cuEventRecord(e, a));
         ok(cuStreamWaitEvent(b, e, 0));
         ok(cuMemsetD32Async(p, 2, 1, b));
-        assert_eq!(
-            cuStreamEndCapture(a, &mut g),
-            CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED
-        );
+        assert_eq!(cuStreamEndCapture(a, &mut g), CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
         // The end on another stream than the beginning.
-        ok(cuStreamBeginCapture_v2(
-            a,
-            Mode::CU_STREAM_CAPTURE_MODE_GLOBAL,
-        ));
+        ok(cuStreamBeginCapture_v2(a, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL));
         ok(cuEventRecord(e, a));
         ok(cuStreamWaitEvent(b, e, 0));
-        assert_eq!(
-            cuStreamEndCapture(b, &mut g),
-            CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED
-        );
-        assert_eq!(
-            cuStreamEndCapture(a, &mut g),
-            CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-        );
+        assert_eq!(cuStreamEndCapture(b, &mut g), CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+        assert_eq!(cuStreamEndCapture(a, &mut g), CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         // Another thread.
-        ok(cuStreamBeginCapture_v2(
-            a,
-            Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
-        ));
+        ok(cuStreamBeginCapture_v2(a, Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
         let handle = a as usize;
         let other = std::thread::spawn(move || {
             // The primary context is retained by the main thread.
@@ -302,30 +231,15 @@ fn ends_of_captures() {
             ok(cuMemAlloc_v2(&mut unrelated, 4));
             cuStreamEndCapture(handle as CUstream, &mut null_mut())
         });
-        assert_eq!(
-            other.join().unwrap(),
-            CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
-        );
+        assert_eq!(other.join().unwrap(), CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
         ok(cuStreamEndCapture(a, &mut g));
         // The legacy stream and a capturing blocking stream.
         ok(cuStreamCreate(&mut blocking, 0));
-        ok(cuStreamBeginCapture_v2(
-            blocking,
-            Mode::CU_STREAM_CAPTURE_MODE_RELAXED,
-        ));
-        assert_eq!(
-            cuMemsetD32Async(p, 1, 1, null_mut()),
-            CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
-        );
-        assert_eq!(
-            cuStreamEndCapture(blocking, &mut g),
-            CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-        );
+        ok(cuStreamBeginCapture_v2(blocking, Mode::CU_STREAM_CAPTURE_MODE_RELAXED));
+        assert_eq!(cuMemsetD32Async(p, 1, 1, null_mut()), CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+        assert_eq!(cuStreamEndCapture(blocking, &mut g), CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         // In relaxed mode allocations are allowed; a thread may relax itself.
-        ok(cuStreamBeginCapture_v2(
-            a,
-            Mode::CU_STREAM_CAPTURE_MODE_GLOBAL,
-        ));
+        ok(cuStreamBeginCapture_v2(a, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL));
         let mut mode = Mode::CU_STREAM_CAPTURE_MODE_RELAXED;
         ok(cuThreadExchangeStreamCaptureMode(&mut mode));
         assert_eq!(mode, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -333,10 +247,7 @@ fn ends_of_captures() {
         ok(cuMemAlloc_v2(&mut q, 4));
         ok(cuStreamEndCapture(a, &mut g));
         // External events are nodes.
-        ok(cuStreamBeginCapture_v2(
-            a,
-            Mode::CU_STREAM_CAPTURE_MODE_RELAXED,
-        ));
+        ok(cuStreamBeginCapture_v2(a, Mode::CU_STREAM_CAPTURE_MODE_RELAXED));
         ok(cuStreamWaitEvent(a, e, 1));
         ok(cuEventRecordWithFlags(e, a, 1));
         ok(cuStreamEndCapture(a, &mut g));

@@ -11,14 +11,7 @@ const PTX: &str = concat!(include_str!("driver_data/kernels.ptx"), "\0");
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
 fn fill(to: CUdeviceptr, value: u32) -> CUDA_MEMSET_NODE_PARAMS {
-    CUDA_MEMSET_NODE_PARAMS {
-        dst: to,
-        pitch: 0,
-        value,
-        elementSize: 4,
-        width: 1,
-        height: 1,
-    }
+    CUDA_MEMSET_NODE_PARAMS { dst: to, pitch: 0, value, elementSize: 4, width: 1, height: 1 }
 }
 
 fn copy(to: CUdeviceptr, from: CUdeviceptr) -> CUDA_MEMCPY3D {
@@ -73,76 +66,25 @@ fn explicit_nodes_run_in_the_order_of_their_edges() {
             (null_mut(), null_mut(), null_mut(), null_mut(), null_mut());
         ok(cuGraphAddEmptyNode(&mut empty, g, std::ptr::null(), 0));
         // The node that must run last is added before those that precede it.
-        ok(cuGraphAddMemsetNode(
-            &mut over,
-            g,
-            std::ptr::null(),
-            0,
-            &fill(p, 99),
-            null_mut(),
-        ));
-        ok(cuGraphAddMemsetNode(
-            &mut set,
-            g,
-            &empty,
-            1,
-            &fill(p, 5),
-            null_mut(),
-        ));
-        ok(cuGraphAddMemcpyNode(
-            &mut cp,
-            g,
-            &set,
-            1,
-            &copy(q, p),
-            null_mut(),
-        ));
-        let h = CUDA_HOST_NODE_PARAMS {
-            fn_: Some(count),
-            userData: (&raw mut calls).cast(),
-        };
+        ok(cuGraphAddMemsetNode(&mut over, g, std::ptr::null(), 0, &fill(p, 99), null_mut()));
+        ok(cuGraphAddMemsetNode(&mut set, g, &empty, 1, &fill(p, 5), null_mut()));
+        ok(cuGraphAddMemcpyNode(&mut cp, g, &set, 1, &copy(q, p), null_mut()));
+        let h = CUDA_HOST_NODE_PARAMS { fn_: Some(count), userData: (&raw mut calls).cast() };
         ok(cuGraphAddHostNode(&mut host, g, &cp, 1, &h));
-        ok(cuGraphAddDependencies_v2(
-            g,
-            &cp,
-            &over,
-            std::ptr::null(),
-            1,
-        ));
-        assert_eq!(
-            cuGraphAddDependencies_v2(g, &cp, &over, std::ptr::null(), 1),
-            INVALID,
-            "twice"
-        );
+        ok(cuGraphAddDependencies_v2(g, &cp, &over, std::ptr::null(), 1));
+        assert_eq!(cuGraphAddDependencies_v2(g, &cp, &over, std::ptr::null(), 1), INVALID, "twice");
         let mut n = 0;
         ok(cuGraphGetNodes(g, null_mut(), &mut n));
         assert_eq!(n, 5);
-        ok(cuGraphGetEdges_v2(
-            g,
-            null_mut(),
-            null_mut(),
-            null_mut(),
-            &mut n,
-        ));
+        ok(cuGraphGetEdges_v2(g, null_mut(), null_mut(), null_mut(), &mut n));
         assert_eq!(n, 4);
         let (mut from, mut to) = ([null_mut(); 9], [null_mut(); 9]);
         n = 9;
-        ok(cuGraphGetEdges_v2(
-            g,
-            from.as_mut_ptr(),
-            to.as_mut_ptr(),
-            null_mut(),
-            &mut n,
-        ));
+        ok(cuGraphGetEdges_v2(g, from.as_mut_ptr(), to.as_mut_ptr(), null_mut(), &mut n));
         assert_eq!(n, 4);
         assert!((0..4).any(|i| (from[i], to[i]) == (cp, over)) && from[4].is_null());
         n = 0;
-        ok(cuGraphNodeGetDependentNodes_v2(
-            cp,
-            null_mut(),
-            null_mut(),
-            &mut n,
-        ));
+        ok(cuGraphNodeGetDependentNodes_v2(cp, null_mut(), null_mut(), &mut n));
         assert_eq!(n, 2);
         let mut roots = [null_mut(); 4];
         n = 4;
@@ -158,12 +100,7 @@ fn explicit_nodes_run_in_the_order_of_their_edges() {
             assert_eq!((word(p), word(q), calls), (99, 5, k));
         }
         // New parameters in the executable, then in the graph with an update.
-        ok(cuGraphExecMemsetNodeSetParams(
-            x,
-            set,
-            &fill(p, 6),
-            null_mut(),
-        ));
+        ok(cuGraphExecMemsetNodeSetParams(x, set, &fill(p, 6), null_mut()));
         ok(cuGraphLaunch(x, s));
         assert_eq!(word(q), 6);
         ok(cuGraphMemsetNodeSetParams(set, &fill(p, 7)));
@@ -179,41 +116,17 @@ fn explicit_nodes_run_in_the_order_of_their_edges() {
         assert_eq!(word(p), 7);
         assert_eq!(cuGraphNodeSetEnabled(x, host, 0), INVALID);
         // A cycle cannot be instantiated, a changed shape not taken over.
-        ok(cuGraphAddDependencies_v2(
-            g,
-            &over,
-            &empty,
-            std::ptr::null(),
-            1,
-        ));
+        ok(cuGraphAddDependencies_v2(g, &over, &empty, std::ptr::null(), 1));
         let mut y = null_mut();
         assert_eq!(cuGraphInstantiateWithFlags(&mut y, g, 0), INVALID);
-        ok(cuGraphRemoveDependencies_v2(
-            g,
-            &over,
-            &empty,
-            std::ptr::null(),
-            1,
-        ));
+        ok(cuGraphRemoveDependencies_v2(g, &over, &empty, std::ptr::null(), 1));
         ok(cuGraphDestroyNode(host));
-        assert_eq!(
-            cuGraphExecUpdate_v2(x, g, &mut info),
-            CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
-        );
-        assert_eq!(
-            info.result,
-            CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED
-        );
+        assert_eq!(cuGraphExecUpdate_v2(x, g, &mut info), CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+        assert_eq!(info.result, CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
         // A child graph, and a copy of a graph.
         let (mut parent, mut child, mut copied) = (null_mut(), null_mut(), null_mut());
         ok(cuGraphCreate(&mut parent, 0));
-        ok(cuGraphAddChildGraphNode(
-            &mut child,
-            parent,
-            std::ptr::null(),
-            0,
-            g,
-        ));
+        ok(cuGraphAddChildGraphNode(&mut child, parent, std::ptr::null(), 0, g));
         ok(cuGraphClone(&mut copied, parent));
         ok(cuGraphDestroy(parent));
         ok(cuGraphInstantiateWithFlags(&mut y, copied, 0));
@@ -223,11 +136,7 @@ fn explicit_nodes_run_in_the_order_of_their_edges() {
         assert_eq!(cuGraphDestroy(parent), INVALID);
         ok(cuGraphExecDestroy(x));
         assert_eq!(cuGraphLaunch(x, s), INVALID);
-        assert_eq!(
-            cuGraphAddEmptyNode(&mut empty, g, &child, 1),
-            INVALID,
-            "a node of another graph"
-        );
+        assert_eq!(cuGraphAddEmptyNode(&mut empty, g, &child, 1), INVALID, "a node of another graph");
     }
 }
 
@@ -248,13 +157,7 @@ fn kernel_nodes_keep_and_change_their_arguments() {
         (k.blockDimX, k.blockDimY, k.blockDimZ, k.kernelParams) = (32, 1, 1, pointers.as_mut_ptr());
         let (mut g, mut node, mut x) = (null_mut(), null_mut(), null_mut());
         ok(cuGraphCreate(&mut g, 0));
-        ok(cuGraphAddKernelNode_v2(
-            &mut node,
-            g,
-            std::ptr::null(),
-            0,
-            &k,
-        ));
+        ok(cuGraphAddKernelNode_v2(&mut node, g, std::ptr::null(), 0, &k));
         // The node has its own copy of the arguments.
         *pointers[0].cast::<u64>() = 0;
         ok(cuGraphInstantiateWithFlags(&mut x, g, 0));
@@ -290,33 +193,20 @@ fn cluster_attributes_of_kernel_nodes() {
         (k.blockDimX, k.blockDimY, k.blockDimZ, k.kernelParams) = (2, 1, 1, pointers.as_mut_ptr());
         let (mut g, mut node, mut other, mut x) = (null_mut(), null_mut(), null_mut(), null_mut());
         ok(cuGraphCreate(&mut g, 0));
-        ok(cuGraphAddKernelNode_v2(
-            &mut node,
-            g,
-            std::ptr::null(),
-            0,
-            &k,
-        ));
+        ok(cuGraphAddKernelNode_v2(&mut node, g, std::ptr::null(), 0, &k));
         ok(cuGraphAddKernelNode_v2(&mut other, g, &node, 1, &k));
-        const CLUSTER: CUlaunchAttributeID =
-            CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        const CLUSTER: CUlaunchAttributeID = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
         let mut value: CUlaunchAttributeValue = std::mem::zeroed();
         value.clusterDim = CUlaunchAttributeValue_union__bindgen_ty_1 { x: 2, y: 1, z: 1 };
         ok(cuGraphKernelNodeSetAttribute(node, CLUSTER, &value));
         ok(cuGraphKernelNodeCopyAttributes(other, node));
         value.clusterDim.x = 3;
-        assert_eq!(
-            cuGraphKernelNodeSetAttribute(node, CLUSTER, &value),
-            CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE
-        );
+        assert_eq!(cuGraphKernelNodeSetAttribute(node, CLUSTER, &value), CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE);
         ok(cuGraphKernelNodeGetAttribute(other, CLUSTER, &mut value));
         assert_eq!(value.clusterDim.x, 2);
         ok(cuGraphInstantiateWithFlags(&mut x, g, 0));
         ok(cuGraphLaunch(x, s));
-        assert_eq!(
-            (0..8).map(|i| word(p + 4 * i)).collect::<Vec<_>>(),
-            [0, 0, 1, 1, 2, 2, 3, 3]
-        );
+        assert_eq!((0..8).map(|i| word(p + 4 * i)).collect::<Vec<_>>(), [0, 0, 1, 1, 2, 2, 3, 3]);
     }
 }
 

@@ -31,19 +31,10 @@ fn container(kind: u16, arch: u32, flags: u64, unpacked: u64, payload: &[u8]) ->
 fn both_compressions_hold_the_same() {
     let read = |data: &[u8]| -> Vec<(Kind, u32, Vec<u8>)> {
         assert_eq!(total_bytes(data).unwrap(), data.len());
-        entries(data)
-            .unwrap()
-            .iter()
-            .map(|e| (e.kind, e.arch, e.unpack().unwrap()))
-            .collect()
+        entries(data).unwrap().iter().map(|e| (e.kind, e.arch, e.unpack().unwrap())).collect()
     };
     let (a, b) = (read(LZ4), read(ZSTD));
-    let ptx = |v: &[(Kind, u32, Vec<u8>)]| {
-        v.iter()
-            .find(|e| e.0 == Kind::Ptx)
-            .map(|e| e.2.clone())
-            .unwrap()
-    };
+    let ptx = |v: &[(Kind, u32, Vec<u8>)]| v.iter().find(|e| e.0 == Kind::Ptx).map(|e| e.2.clone()).unwrap();
     assert_eq!(ptx(&a), ptx(&b));
     assert!(String::from_utf8(ptx(&a)).unwrap().contains(".entry saxpy"));
     for list in [&a, &b] {
@@ -52,22 +43,8 @@ fn both_compressions_hold_the_same() {
         let mut registers = cubin::registers(&elf.2);
         registers.sort();
         let names: Vec<&str> = registers.iter().map(|r| r.0.as_str()).collect();
-        assert_eq!(
-            names,
-            [
-                "add_counter",
-                "bounded",
-                "clustered",
-                "reverse_in_shared",
-                "saxpy",
-                "stop",
-                "write_at"
-            ]
-        );
-        assert!(
-            registers.iter().all(|r| (1..=255).contains(&r.1)),
-            "{registers:?}"
-        );
+        assert_eq!(names, ["add_counter", "bounded", "clustered", "reverse_in_shared", "saxpy", "stop", "write_at"]);
+        assert!(registers.iter().all(|r| (1..=255).contains(&r.1)), "{registers:?}");
     }
 }
 
@@ -84,25 +61,9 @@ fn the_best_ptx_is_taken() {
         f[8..16].copy_from_slice(&body.to_le_bytes());
         source_of_fatbin(&f).map(|s| s.ptx).map_err(|e| e.0)
     };
-    assert!(
-        pick(&[
-            (80, "sm_80"),
-            (90, "sm_90"),
-            (90, "sm_90a"),
-            (100, "sm_100a")
-        ])
-        .unwrap()
-        .contains("sm_90a")
-    );
-    assert!(
-        pick(&[(80, "sm_80"), (70, "sm_70")])
-            .unwrap()
-            .contains("sm_80")
-    );
-    assert_eq!(
-        pick(&[(100, "sm_100"), (120, "sm_120a")]).err(),
-        Some(Status::NO_BINARY_FOR_GPU)
-    );
+    assert!(pick(&[(80, "sm_80"), (90, "sm_90"), (90, "sm_90a"), (100, "sm_100a")]).unwrap().contains("sm_90a"));
+    assert!(pick(&[(80, "sm_80"), (70, "sm_70")]).unwrap().contains("sm_80"));
+    assert_eq!(pick(&[(100, "sm_100"), (120, "sm_120a")]).err(), Some(Status::NO_BINARY_FOR_GPU));
     assert_eq!(pick(&[]).err(), Some(Status::NO_BINARY_FOR_GPU));
 }
 
@@ -113,9 +74,7 @@ fn versions_and_targets_of_other_devices_are_refused() {
     assert_eq!(status, Status::UNSUPPORTED_PTX_VERSION);
     assert!(text.contains("9.1"));
     for target in ["sm_100a", "sm_100", "sm_103f"] {
-        let (status, text) = code(&format!(
-            ".version 9.0\n.target {target}\n.address_size 64\n"
-        ));
+        let (status, text) = code(&format!(".version 9.0\n.target {target}\n.address_size 64\n"));
         assert_eq!(status, Status::NO_BINARY_FOR_GPU, "{text}");
         assert!(text.contains(target));
     }
@@ -142,13 +101,7 @@ fn every_truncation_and_every_flipped_byte_is_survived() {
             }
         }
     }
-    let elf = entries(LZ4)
-        .unwrap()
-        .iter()
-        .find(|e| e.kind == Kind::Cubin)
-        .unwrap()
-        .unpack()
-        .unwrap();
+    let elf = entries(LZ4).unwrap().iter().find(|e| e.kind == Kind::Cubin).unwrap().unpack().unwrap();
     for i in 0..elf.len() {
         cubin::registers(&elf[..i]);
         let mut bad = elf.clone();
@@ -159,21 +112,12 @@ fn every_truncation_and_every_flipped_byte_is_survived() {
 
 #[test]
 fn errors_say_what_is_wrong() {
-    assert!(matches!(
-        entries(b"MZ\0\0 something else"),
-        Err(FatbinError::Magic { .. })
-    ));
+    assert!(matches!(entries(b"MZ\0\0 something else"), Err(FatbinError::Magic { .. })));
     let short = container(1, 90, 0, 0, b".version 9.0");
-    assert!(matches!(
-        entries(&short[..short.len() - 1]),
-        Err(FatbinError::Truncated { .. })
-    ));
+    assert!(matches!(entries(&short[..short.len() - 1]), Err(FatbinError::Truncated { .. })));
     let mut header = short.clone();
     header[20] = 3;
-    assert!(matches!(
-        entries(&header),
-        Err(FatbinError::Header { offset: 16 })
-    ));
+    assert!(matches!(entries(&header), Err(FatbinError::Header { offset: 16 })));
     for (flags, method) in [(0x2000, "LZ4"), (0x8000, "Zstandard")] {
         let bad = container(1, 90, flags, 100, b"\xff\xff\xff\xff\xff\xff");
         let e = entries(&bad).unwrap()[0].unpack().unwrap_err();

@@ -42,14 +42,8 @@ fn fills_of_every_width_in_one_and_two_dimensions() {
         ok(cuMemsetD32_v2(p + 12, 0xdead_beef, 1));
         assert_eq!(
             read(p, 17),
-            [
-                &[0xaa; 2][..],
-                &[0x34, 0x12, 0x34, 0x12, 0x34, 0x12],
-                &[0xaa; 4],
-                &[0xef, 0xbe, 0xad, 0xde],
-                &[0xaa]
-            ]
-            .concat()
+            [&[0xaa; 2][..], &[0x34, 0x12, 0x34, 0x12, 0x34, 0x12], &[0xaa; 4], &[0xef, 0xbe, 0xad, 0xde], &[0xaa]]
+                .concat()
         );
         ok(cuMemsetD2D8_v2(p, 64, 1, 3, 4));
         ok(cuMemsetD2D16_v2(p + 64 * 4, 64, 0x0203, 5, 2));
@@ -112,36 +106,15 @@ fn strided_copies_in_all_directions() {
     // SAFETY: descriptions are plain data; the host ranges lie in the vectors.
     unsafe {
         let mut c = copy_2d();
-        (
-            c.srcMemoryType,
-            c.srcHost,
-            c.srcPitch,
-            c.srcXInBytes,
-            c.srcY,
-        ) = (
-            CUmemorytype::CU_MEMORYTYPE_HOST,
-            host.as_ptr().cast(),
-            100,
-            3,
-            2,
-        );
-        (
-            c.dstMemoryType,
-            c.dstDevice,
-            c.dstPitch,
-            c.dstXInBytes,
-            c.dstY,
-        ) = (CUmemorytype::CU_MEMORYTYPE_DEVICE, p, 64, 1, 1);
+        (c.srcMemoryType, c.srcHost, c.srcPitch, c.srcXInBytes, c.srcY) =
+            (CUmemorytype::CU_MEMORYTYPE_HOST, host.as_ptr().cast(), 100, 3, 2);
+        (c.dstMemoryType, c.dstDevice, c.dstPitch, c.dstXInBytes, c.dstY) =
+            (CUmemorytype::CU_MEMORYTYPE_DEVICE, p, 64, 1, 1);
         (c.WidthInBytes, c.Height) = (20, 7);
         ok(cuMemcpy2D_v2(&c));
         let mut d = copy_2d();
-        (
-            d.srcMemoryType,
-            d.srcDevice,
-            d.srcPitch,
-            d.srcXInBytes,
-            d.srcY,
-        ) = (CUmemorytype::CU_MEMORYTYPE_UNIFIED, p, 64, 1, 1);
+        (d.srcMemoryType, d.srcDevice, d.srcPitch, d.srcXInBytes, d.srcY) =
+            (CUmemorytype::CU_MEMORYTYPE_UNIFIED, p, 64, 1, 1);
         (d.dstMemoryType, d.dstDevice, d.dstPitch) = (CUmemorytype::CU_MEMORYTYPE_DEVICE, q, 32);
         (d.WidthInBytes, d.Height) = (20, 7);
         ok(cuMemcpy2DAsync_v2(&d, std::ptr::null_mut()));
@@ -177,11 +150,7 @@ fn strided_copies_in_all_directions() {
             for y in 0..3 {
                 for x in 0..20 {
                     let row = z * 3 + y;
-                    assert_eq!(
-                        back[z * 200 + y * 50 + x],
-                        host[(2 + row) * 100 + 3 + x],
-                        "{x} {y} {z}"
-                    );
+                    assert_eq!(back[z * 200 + y * 50 + x], host[(2 + row) * 100 + 3 + x], "{x} {y} {z}");
                 }
             }
         }
@@ -191,10 +160,7 @@ fn strided_copies_in_all_directions() {
         assert_eq!(cuMemcpy2D_v2(&c), CUresult::CUDA_ERROR_NOT_SUPPORTED);
         assert_eq!(cuMemcpy2D_v2(std::ptr::null()), INVALID);
         // Out of the allocation, freed, and a device address where a host address belongs.
-        assert_eq!(
-            cuMemcpyDtoH_v2(back.as_mut_ptr().cast(), p + 4000, 97),
-            INVALID
-        );
+        assert_eq!(cuMemcpyDtoH_v2(back.as_mut_ptr().cast(), p + 4000, 97), INVALID);
         assert_eq!(cuMemcpyDtoH_v2(q as *mut c_void, p, 4), INVALID);
         assert_eq!(cuMemcpyHtoD_v2(p, std::ptr::null(), 4), INVALID);
         ok(cuMemFree_v2(q));
@@ -204,12 +170,7 @@ fn strided_copies_in_all_directions() {
         ok(cuMemFree_v2(0));
         ok(cuMemcpy(p, host.as_ptr() as u64, 100));
         assert_eq!(read(p, 100), host[..100]);
-        ok(cuMemcpyAsync(
-            back.as_mut_ptr() as u64,
-            p,
-            100,
-            std::ptr::null_mut(),
-        ));
+        ok(cuMemcpyAsync(back.as_mut_ptr() as u64, p, 100, std::ptr::null_mut()));
         assert_eq!(back[..100], host[..100]);
         let mut zero = 0;
         assert_eq!(cuMemAlloc_v2(&mut zero, 0), INVALID);
@@ -253,60 +214,25 @@ fn pointers_tell_what_they_are() {
         (managed, 2, managed, 600),
         (pooled + 10, 2, pooled, 700),
     ] {
-        assert_eq!(
-            attribute::<u32>(address, CU_POINTER_ATTRIBUTE_MEMORY_TYPE),
-            Ok(kind)
-        );
-        assert_eq!(
-            attribute::<u64>(address, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR),
-            Ok(start)
-        );
-        assert_eq!(
-            attribute::<usize>(address, CU_POINTER_ATTRIBUTE_RANGE_SIZE),
-            Ok(bytes)
-        );
-        assert_eq!(
-            attribute::<i32>(address, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL),
-            Ok(0)
-        );
-        assert_eq!(
-            attribute::<u64>(address, CU_POINTER_ATTRIBUTE_DEVICE_POINTER),
-            Ok(address)
-        );
+        assert_eq!(attribute::<u32>(address, CU_POINTER_ATTRIBUTE_MEMORY_TYPE), Ok(kind));
+        assert_eq!(attribute::<u64>(address, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), Ok(start));
+        assert_eq!(attribute::<usize>(address, CU_POINTER_ATTRIBUTE_RANGE_SIZE), Ok(bytes));
+        assert_eq!(attribute::<i32>(address, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL), Ok(0));
+        assert_eq!(attribute::<u64>(address, CU_POINTER_ATTRIBUTE_DEVICE_POINTER), Ok(address));
     }
-    assert_eq!(
-        attribute::<u8>(managed, CU_POINTER_ATTRIBUTE_IS_MANAGED),
-        Ok(1)
-    );
-    assert_eq!(
-        attribute::<u64>(p, CU_POINTER_ATTRIBUTE_HOST_POINTER),
-        Err(INVALID)
-    );
-    assert_eq!(
-        attribute::<u64>(p + 1000, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR),
-        Err(INVALID)
-    );
+    assert_eq!(attribute::<u8>(managed, CU_POINTER_ATTRIBUTE_IS_MANAGED), Ok(1));
+    assert_eq!(attribute::<u64>(p, CU_POINTER_ATTRIBUTE_HOST_POINTER), Err(INVALID));
+    assert_eq!(attribute::<u64>(p + 1000, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), Err(INVALID));
     // SAFETY: places and addresses of this function.
     unsafe {
         let (mut base, mut bytes) = (0, 0);
         ok(cuMemGetAddressRange_v2(&mut base, &mut bytes, p + 5));
         assert_eq!((base, bytes), (p, 1000));
-        assert_eq!(
-            cuMemGetAddressRange_v2(&mut base, &mut bytes, 12345),
-            CUresult::CUDA_ERROR_NOT_FOUND
-        );
+        assert_eq!(cuMemGetAddressRange_v2(&mut base, &mut bytes, 12345), CUresult::CUDA_ERROR_NOT_FOUND);
         let (mut kind, mut ordinal) = (9u32, 9i32);
-        let mut names = [
-            CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-            CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-        ];
+        let mut names = [CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL];
         let mut places = [(&raw mut kind).cast::<c_void>(), (&raw mut ordinal).cast()];
-        ok(cuPointerGetAttributes(
-            2,
-            names.as_mut_ptr(),
-            places.as_mut_ptr(),
-            4096,
-        ));
+        ok(cuPointerGetAttributes(2, names.as_mut_ptr(), places.as_mut_ptr(), 4096));
         assert_eq!((kind, ordinal), (0, -1));
         // Pinned memory is written by the device under its own address.
         let mut device = 0;
@@ -316,10 +242,7 @@ fn pointers_tell_what_they_are() {
         ok(cuMemsetD8_v2(own.as_ptr() as u64 + 17, 3, 1));
         assert_eq!(own[17], 3);
         ok(cuMemHostUnregister(own.as_mut_ptr().cast()));
-        assert_eq!(
-            cuMemHostUnregister(own.as_mut_ptr().cast()),
-            CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
-        );
+        assert_eq!(cuMemHostUnregister(own.as_mut_ptr().cast()), CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
         ok(cuMemFreeHost(pinned));
         assert_eq!(cuMemFreeHost(pinned), INVALID);
         assert_eq!(cuMemsetD8_v2(device, 0, 1), INVALID);
@@ -347,38 +270,19 @@ fn pools_keep_their_accounts() {
         ok(cuMemPoolCreate(&mut pool, &props));
         let (mut a, mut b) = (0, 0);
         ok(cuMemAllocFromPoolAsync(&mut a, 6000, pool, null));
-        assert_eq!(
-            cuMemAllocFromPoolAsync(&mut b, 6000, pool, null),
-            CUresult::CUDA_ERROR_OUT_OF_MEMORY
-        );
+        assert_eq!(cuMemAllocFromPoolAsync(&mut b, 6000, pool, null), CUresult::CUDA_ERROR_OUT_OF_MEMORY);
         let get = |which| {
             let mut v = 0u64;
             ok(cuMemPoolGetAttribute(pool, which, (&raw mut v).cast()));
             v
         };
         use CUmemPool_attribute::*;
-        assert_eq!(
-            (
-                get(CU_MEMPOOL_ATTR_USED_MEM_CURRENT),
-                get(CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-            ),
-            (6000, 6000)
-        );
+        assert_eq!((get(CU_MEMPOOL_ATTR_USED_MEM_CURRENT), get(CU_MEMPOOL_ATTR_USED_MEM_HIGH)), (6000, 6000));
         ok(cuMemFreeAsync(a, null));
         assert_eq!(cuMemFreeAsync(a, null), INVALID);
-        assert_eq!(
-            (
-                get(CU_MEMPOOL_ATTR_USED_MEM_CURRENT),
-                get(CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-            ),
-            (0, 6000)
-        );
+        assert_eq!((get(CU_MEMPOOL_ATTR_USED_MEM_CURRENT), get(CU_MEMPOOL_ATTR_USED_MEM_HIGH)), (0, 6000));
         let mut threshold = u64::MAX;
-        ok(cuMemPoolSetAttribute(
-            pool,
-            CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-            (&raw mut threshold).cast(),
-        ));
+        ok(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, (&raw mut threshold).cast()));
         assert_eq!(get(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD), u64::MAX);
         ok(cuDeviceSetMemPool(0, pool));
         ok(cuMemAllocAsync(&mut a, 100, null));
@@ -392,10 +296,7 @@ fn pools_keep_their_accounts() {
         assert_eq!(cuMemPoolDestroy(default.cast()), INVALID);
         assert_eq!(cuMemPoolDestroy(pool), INVALID);
         props.handleTypes = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        assert_eq!(
-            cuMemPoolCreate(&mut pool, &props),
-            CUresult::CUDA_ERROR_NOT_SUPPORTED
-        );
+        assert_eq!(cuMemPoolCreate(&mut pool, &props), CUresult::CUDA_ERROR_NOT_SUPPORTED);
         props.allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_INVALID;
         assert_eq!(cuMemPoolCreate(&mut pool, &props), INVALID);
         assert_eq!(cuMemAllocAsync(&mut b, 0, null), INVALID);
@@ -431,10 +332,7 @@ fn virtual_memory_maps_one_memory_twice() {
         ok(cuMemCreate(&mut b, g, &prop, 0));
         assert_eq!(before - sys_free(), 2 * g);
         ok(cuMemMap(base, g, 0, a, 0));
-        assert_eq!(
-            cuMemMap(base, g, 0, b, 0),
-            CUresult::CUDA_ERROR_ALREADY_MAPPED
-        );
+        assert_eq!(cuMemMap(base, g, 0, b, 0), CUresult::CUDA_ERROR_ALREADY_MAPPED);
         ok(cuMemMap(base + g as u64, g, 0, b, 0));
         ok(cuMemMap(base + 2 * g as u64, g, 0, a, 0));
         assert_eq!(cuMemsetD8_v2(base, 1, 1), INVALID, "no access yet");

@@ -46,12 +46,7 @@ fn streams_have_properties() {
         assert_eq!(cuLaunchHostFunc(t, None, null_mut()), INVALID);
         assert_eq!(cuStreamAddCallback(t, None, null_mut(), 0), INVALID);
         let mut called = 0i32;
-        ok(cuStreamAddCallback(
-            t,
-            Some(note),
-            (&raw mut called).cast(),
-            0,
-        ));
+        ok(cuStreamAddCallback(t, Some(note), (&raw mut called).cast(), 0));
         assert_eq!(called, 1);
     }
 }
@@ -64,12 +59,7 @@ unsafe extern "C" fn note(_: CUstream, status: CUresult, data: *mut c_void) {
 
 #[test]
 fn events_refuse_what_they_cannot_do() {
-    if isolated(
-        "events_refuse_what_they_cannot_do",
-        &[("LIGHTNING_SIM_DEVICES", "2")],
-    )
-    .is_some()
-    {
+    if isolated("events_refuse_what_they_cannot_do", &[("LIGHTNING_SIM_DEVICES", "2")]).is_some() {
         return;
     }
     let primary = start();
@@ -79,33 +69,17 @@ fn events_refuse_what_they_cannot_do() {
         let mut timed = null_mut();
         let mut ms = 0f32;
         assert_eq!(cuEventCreate(&mut timed, 8), INVALID);
-        assert_eq!(
-            cuEventCreate(&mut timed, 4),
-            INVALID,
-            "between processes, with timing"
-        );
+        assert_eq!(cuEventCreate(&mut timed, 4), INVALID, "between processes, with timing");
         ok(cuEventCreate(&mut timed, 0));
-        assert_eq!(
-            cuEventElapsedTime_v2(&mut ms, timed, timed),
-            HANDLE,
-            "not recorded"
-        );
+        assert_eq!(cuEventElapsedTime_v2(&mut ms, timed, timed), HANDLE, "not recorded");
         ok(cuEventRecord(timed, s));
         ok(cuEventElapsedTime_v2(&mut ms, timed, timed));
         assert!(ms.is_nan());
         assert_eq!(cuEventElapsedTime_v2(null_mut(), timed, timed), INVALID);
         ok(cuEventRecord(e, s));
-        assert_eq!(
-            cuEventElapsedTime_v2(&mut ms, timed, e),
-            HANDLE,
-            "no timing"
-        );
+        assert_eq!(cuEventElapsedTime_v2(&mut ms, timed, e), HANDLE, "no timing");
         assert_eq!(cuEventRecordWithFlags(e, s, 2), INVALID);
-        assert_eq!(
-            cuEventRecordWithFlags(e, s, 1),
-            INVALID,
-            "external outside a capture"
-        );
+        assert_eq!(cuEventRecordWithFlags(e, s, 1), INVALID, "external outside a capture");
         assert_eq!(cuStreamWaitEvent(s, e, 2), INVALID);
         assert_eq!(cuStreamWaitEvent(s, null_mut(), 0), HANDLE);
         // An event belongs to a context; a stream of any context may wait for it.
@@ -116,27 +90,15 @@ fn events_refuse_what_they_cannot_do() {
         ok(cuStreamWaitEvent(foreign, e, 0));
         // Peers.
         ok(cuCtxEnablePeerAccess(primary, 0));
-        assert_eq!(
-            cuCtxEnablePeerAccess(primary, 0),
-            CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
-        );
-        assert_eq!(
-            cuCtxEnablePeerAccess(other, 0),
-            CUresult::CUDA_ERROR_INVALID_DEVICE
-        );
+        assert_eq!(cuCtxEnablePeerAccess(primary, 0), CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+        assert_eq!(cuCtxEnablePeerAccess(other, 0), CUresult::CUDA_ERROR_INVALID_DEVICE);
         ok(cuCtxDisablePeerAccess(primary));
-        assert_eq!(
-            cuCtxDisablePeerAccess(primary),
-            CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED
-        );
+        assert_eq!(cuCtxDisablePeerAccess(primary), CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
         let q = words(1);
         ok(cuCtxPopCurrent_v2(&mut other));
         let p = words(1);
         ok(cuMemcpyPeer(p, primary, q, other, 4));
-        assert_eq!(
-            cuMemcpyPeer(p, primary, q, null_mut(), 4),
-            CUresult::CUDA_ERROR_INVALID_CONTEXT
-        );
+        assert_eq!(cuMemcpyPeer(p, primary, q, null_mut(), 4), CUresult::CUDA_ERROR_INVALID_CONTEXT);
         ok(cuEventDestroy_v2(e));
         assert_eq!(cuEventDestroy_v2(e), HANDLE);
         assert_eq!(cuEventQuery(e), HANDLE);

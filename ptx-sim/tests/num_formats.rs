@@ -34,11 +34,7 @@ fn definition(code: u64, e: u32, m: u32, bias: i32, inf: bool, one_nan: bool) ->
     let man = code & ((1 << m) - 1);
     let sign = if code >> (e + m) & 1 == 1 { -1.0 } else { 1.0 };
     if inf && exp == (1 << e) - 1 {
-        return if man == 0 {
-            sign * f64::INFINITY
-        } else {
-            f64::NAN
-        };
+        return if man == 0 { sign * f64::INFINITY } else { f64::NAN };
     }
     if one_nan && exp == (1 << e) - 1 && man == (1 << m) - 1 {
         return f64::NAN;
@@ -56,31 +52,11 @@ fn every_code_decodes_to_its_definition_and_back() {
     for (fmt, e, m, bias, inf, one_nan) in NARROW {
         for code in 0..1u64 << fmt.width() {
             let (got, want) = (fmt.decode(code), definition(code, e, m, bias, inf, one_nan));
-            assert!(
-                got == want || (got.is_nan() && want.is_nan()),
-                "{} {code:#x}: {got} {want}",
-                fmt.name
-            );
-            assert_eq!(
-                got.is_sign_negative(),
-                code >> (e + m) & 1 == 1,
-                "{} {code:#x}",
-                fmt.name
-            );
-            for mode in [
-                Rounding::NearestEven,
-                Rounding::NearestAway,
-                Rounding::Zero,
-                Rounding::Up,
-                Rounding::Down,
-            ] {
+            assert!(got == want || (got.is_nan() && want.is_nan()), "{} {code:#x}: {got} {want}", fmt.name);
+            assert_eq!(got.is_sign_negative(), code >> (e + m) & 1 == 1, "{} {code:#x}", fmt.name);
+            for mode in [Rounding::NearestEven, Rounding::NearestAway, Rounding::Zero, Rounding::Up, Rounding::Down] {
                 let back = encode(&fmt, got, mode, Overflow::Ieee);
-                assert_eq!(
-                    back,
-                    if want.is_nan() { fmt.nan } else { code },
-                    "{} {code:#x} {mode:?}",
-                    fmt.name
-                );
+                assert_eq!(back, if want.is_nan() { fmt.nan } else { code }, "{} {code:#x} {mode:?}", fmt.name);
             }
         }
     }
@@ -91,50 +67,26 @@ fn f16_and_bf16_agree_with_the_half_crate() {
     for code in 0..=u16::MAX {
         let (h, b) = (half::f16::from_bits(code), half::bf16::from_bits(code));
         let (x, y) = (float_cvt::f16_to_f32(code), float_cvt::bf16_to_f32(code));
-        assert!(
-            x.to_bits() == h.to_f32().to_bits() || (x.is_nan() && h.is_nan()),
-            "{code:#x}"
-        );
-        assert!(
-            y.to_bits() == b.to_f32().to_bits() || (y.is_nan() && b.is_nan()),
-            "{code:#x}"
-        );
+        assert!(x.to_bits() == h.to_f32().to_bits() || (x.is_nan() && h.is_nan()), "{code:#x}");
+        assert!(y.to_bits() == b.to_f32().to_bits() || (y.is_nan() && b.is_nan()), "{code:#x}");
     }
     let mut rng = Rng(0x51a7);
     for _ in 0..1_000_000 {
         let x = f32::from_bits(rng.next() as u32);
         if x.is_nan() {
-            assert_eq!(
-                (float_cvt::f32_to_f16_rn(x), float_cvt::f32_to_bf16_rn(x)),
-                (0x7fff, 0x7fff)
-            );
+            assert_eq!((float_cvt::f32_to_f16_rn(x), float_cvt::f32_to_bf16_rn(x)), (0x7fff, 0x7fff));
             continue;
         }
-        assert_eq!(
-            float_cvt::f32_to_f16_rn(x),
-            half::f16::from_f32(x).to_bits(),
-            "{x:e}"
-        );
-        assert_eq!(
-            float_cvt::f32_to_bf16_rn(x),
-            half::bf16::from_f32(x).to_bits(),
-            "{x:e}"
-        );
+        assert_eq!(float_cvt::f32_to_f16_rn(x), half::f16::from_f32(x).to_bits(), "{x:e}");
+        assert_eq!(float_cvt::f32_to_bf16_rn(x), half::bf16::from_f32(x).to_bits(), "{x:e}");
         let m = Modifiers::default();
-        assert_eq!(
-            float_cvt::f32_to_bf16(x, Rounding::NearestEven, m),
-            half::bf16::from_f32(x).to_bits()
-        );
+        assert_eq!(float_cvt::f32_to_bf16(x, Rounding::NearestEven, m), half::bf16::from_f32(x).to_bits());
     }
 }
 
 /// Rounding by search: all finite codes in ascending order of value, ties by the code's last bit.
 fn by_search(values: &[(f64, u64)], fmt: &Format, x: f64, mode: Rounding, sat: bool) -> u64 {
-    let sign = if x.is_sign_negative() {
-        fmt.sign_bit()
-    } else {
-        0
-    };
+    let sign = if x.is_sign_negative() { fmt.sign_bit() } else { 0 };
     let a = x.abs();
     let max = fmt.max_code();
     // The first place beyond the largest number, had the format one more.
@@ -142,11 +94,7 @@ fn by_search(values: &[(f64, u64)], fmt: &Format, x: f64, mode: Rounding, sat: b
     let beyond = values[max as usize].0 + step;
     let i = values.partition_point(|v| v.0 <= a) - 1;
     let lo = values[i].0;
-    let (hi, hi_code) = if i as u64 == max {
-        (beyond, max + 1)
-    } else {
-        (values[i + 1].0, values[i + 1].1)
-    };
+    let (hi, hi_code) = if i as u64 == max { (beyond, max + 1) } else { (values[i + 1].0, values[i + 1].1) };
     let negative = x < 0.0;
     let up = match mode {
         _ if a == lo => false,
@@ -157,12 +105,7 @@ fn by_search(values: &[(f64, u64)], fmt: &Format, x: f64, mode: Rounding, sat: b
         Rounding::NearestAway => a - lo >= hi - a,
         Rounding::Stochastic { .. } => unreachable!(),
     };
-    let beyond_code = if sat {
-        max
-    } else {
-        fmt.inf_code()
-            .unwrap_or(if fmt.name == "e4m3" { fmt.nan } else { max })
-    };
+    let beyond_code = if sat { max } else { fmt.inf_code().unwrap_or(if fmt.name == "e4m3" { fmt.nan } else { max }) };
     // A value above the next place as well goes to infinity in modes that leave zero.
     let leaves_zero = match mode {
         Rounding::Zero => false,
@@ -206,34 +149,14 @@ fn every_rounding_agrees_with_a_search_among_all_codes() {
         }
         let top = fmt.decode(fmt.max_code());
         for k in 0..64 {
-            inputs.extend([
-                top * (1.0 + k as f64 / 100.0),
-                -top * (1.0 + k as f64 / 100.0),
-            ]);
+            inputs.extend([top * (1.0 + k as f64 / 100.0), -top * (1.0 + k as f64 / 100.0)]);
         }
         for &x in &inputs {
-            for mode in [
-                Rounding::NearestEven,
-                Rounding::NearestAway,
-                Rounding::Zero,
-                Rounding::Up,
-                Rounding::Down,
-            ] {
+            for mode in [Rounding::NearestEven, Rounding::NearestAway, Rounding::Zero, Rounding::Up, Rounding::Down] {
                 for sat in [false, true] {
-                    let overflow = if sat {
-                        Overflow::SatFinite
-                    } else {
-                        Overflow::Ieee
-                    };
-                    let (got, want) = (
-                        encode(&fmt, x, mode, overflow),
-                        by_search(&values, &fmt, x, mode, sat),
-                    );
-                    assert_eq!(
-                        got, want,
-                        "{} {x:e} {mode:?} sat {sat}: {got:#x} {want:#x}",
-                        fmt.name
-                    );
+                    let overflow = if sat { Overflow::SatFinite } else { Overflow::Ieee };
+                    let (got, want) = (encode(&fmt, x, mode, overflow), by_search(&values, &fmt, x, mode, sat));
+                    assert_eq!(got, want, "{} {x:e} {mode:?} sat {sat}: {got:#x} {want:#x}", fmt.name);
                 }
             }
         }
@@ -251,10 +174,7 @@ fn infinities_and_nan_follow_the_format_and_satfinite() {
     assert_eq!(encode(&Format::E5M2, n, rn, Overflow::SatFinite), 0x7f);
     assert_eq!(encode(&Format::E2M1, -n, rn, Overflow::SatFinite), 0x7);
     assert_eq!(encode(&Format::E3M2, -i, rn, Overflow::SatFinite), 0x3f);
-    assert_eq!(
-        float_cvt::f32_to_tf32(f32::NAN, Rounding::NearestAway, Modifiers::default()),
-        0x7fff_ffff
-    );
+    assert_eq!(float_cvt::f32_to_tf32(f32::NAN, Rounding::NearestAway, Modifiers::default()), 0x7fff_ffff);
 }
 
 #[test]
@@ -272,30 +192,16 @@ fn f32_and_f64_targets_agree_with_the_machine() {
             continue;
         }
         let m = Modifiers::default();
-        assert_eq!(
-            float_cvt::f64_to_f32(x, Rounding::NearestEven, m).to_bits(),
-            (x as f32).to_bits(),
-            "{x:e}"
-        );
-        let (down, up) = (
-            float_cvt::f64_to_f32(x, Rounding::Down, m),
-            float_cvt::f64_to_f32(x, Rounding::Up, m),
-        );
+        assert_eq!(float_cvt::f64_to_f32(x, Rounding::NearestEven, m).to_bits(), (x as f32).to_bits(), "{x:e}");
+        let (down, up) = (float_cvt::f64_to_f32(x, Rounding::Down, m), float_cvt::f64_to_f32(x, Rounding::Up, m));
         assert!(down as f64 <= x && up as f64 >= x, "{x:e}");
         assert!(
             down.to_bits() == up.to_bits() || down.next_up() == up || (down == 0.0 && up == 0.0),
             "{x:e} {down:e} {up:e}"
         );
         let zero = float_cvt::f64_to_f32(x, Rounding::Zero, m);
-        assert_eq!(
-            zero.to_bits(),
-            if x.is_sign_negative() { up } else { down }.to_bits(),
-            "{x:e}"
-        );
-        assert_eq!(
-            encode(&Format::F64, x, Rounding::Down, Overflow::Ieee),
-            x.to_bits()
-        );
+        assert_eq!(zero.to_bits(), if x.is_sign_negative() { up } else { down }.to_bits(), "{x:e}");
+        assert_eq!(encode(&Format::F64, x, Rounding::Down, Overflow::Ieee), x.to_bits());
     }
 }
 
@@ -310,105 +216,40 @@ fn tf32_rounds_away_in_ties_and_drops_thirteen_bits() {
         let m = Modifiers::default();
         let rna = float_cvt::f32_to_tf32(x, Rounding::NearestAway, m);
         assert_eq!(rna, x.to_bits().wrapping_add(0x1000) & 0xffff_e000, "{x:e}");
-        assert_eq!(
-            float_cvt::f32_to_tf32(x, Rounding::Zero, m),
-            x.to_bits() & 0xffff_e000
-        );
+        assert_eq!(float_cvt::f32_to_tf32(x, Rounding::Zero, m), x.to_bits() & 0xffff_e000);
         let tie = x.to_bits() & 0xffff_e000 | 0x1000;
         let even = (tie + if tie & 0x2000 != 0 { 0x1000 } else { 0 }) & 0xffff_e000;
-        assert_eq!(
-            float_cvt::f32_to_tf32(f32::from_bits(tie), Rounding::NearestEven, m),
-            even
-        );
+        assert_eq!(float_cvt::f32_to_tf32(f32::from_bits(tie), Rounding::NearestEven, m), even);
     }
 }
 
 #[test]
 fn modifiers_relu_sat_ftz() {
     let rn = Rounding::NearestEven;
-    let m = |ftz, sat, relu, satfinite| Modifiers {
-        ftz,
-        sat,
-        relu,
-        satfinite,
-    };
-    assert_eq!(
-        float_cvt::f32_to_bf16(-1.0, rn, m(false, false, true, false)),
-        0
-    );
-    assert_eq!(
-        float_cvt::f32_to_bf16(-0.0, rn, m(false, false, true, false)),
-        0
-    );
-    assert_eq!(
-        float_cvt::f32_to_bf16(f32::NAN, rn, m(false, false, true, false)),
-        0x7fff
-    );
-    assert_eq!(
-        float_cvt::f32_to_f16(1e9, rn, m(false, false, false, true)),
-        0x7bff
-    );
-    assert_eq!(
-        float_cvt::f32_to_f16(f32::NAN, rn, m(false, true, false, false)),
-        0
-    );
-    assert_eq!(
-        float_cvt::f32_to_f16(7.0, rn, m(false, true, false, false)),
-        0x3c00
-    );
+    let m = |ftz, sat, relu, satfinite| Modifiers { ftz, sat, relu, satfinite };
+    assert_eq!(float_cvt::f32_to_bf16(-1.0, rn, m(false, false, true, false)), 0);
+    assert_eq!(float_cvt::f32_to_bf16(-0.0, rn, m(false, false, true, false)), 0);
+    assert_eq!(float_cvt::f32_to_bf16(f32::NAN, rn, m(false, false, true, false)), 0x7fff);
+    assert_eq!(float_cvt::f32_to_f16(1e9, rn, m(false, false, false, true)), 0x7bff);
+    assert_eq!(float_cvt::f32_to_f16(f32::NAN, rn, m(false, true, false, false)), 0);
+    assert_eq!(float_cvt::f32_to_f16(7.0, rn, m(false, true, false, false)), 0x3c00);
     let tiny = f32::from_bits(0x8000_0001);
-    assert_eq!(
-        float_cvt::f32_to_bf16(tiny, Rounding::Down, m(true, false, false, false)),
-        0x8000
-    );
-    assert_eq!(
-        float_cvt::f32_to_bf16(tiny, Rounding::Down, m(false, false, false, false)),
-        0x8001
-    );
-    assert_eq!(
-        float_cvt::f64_to_f32(1e-40, rn, m(true, false, false, false)),
-        0.0
-    );
-    assert_eq!(
-        float_cvt::convert(
-            &Format::F32,
-            &Format::F16,
-            0xfc00,
-            rn,
-            m(false, true, false, false)
-        ),
-        0
-    );
+    assert_eq!(float_cvt::f32_to_bf16(tiny, Rounding::Down, m(true, false, false, false)), 0x8000);
+    assert_eq!(float_cvt::f32_to_bf16(tiny, Rounding::Down, m(false, false, false, false)), 0x8001);
+    assert_eq!(float_cvt::f64_to_f32(1e-40, rn, m(true, false, false, false)), 0.0);
+    assert_eq!(float_cvt::convert(&Format::F32, &Format::F16, 0xfc00, rn, m(false, true, false, false)), 0);
     assert_eq!(rounded::sat_f32(-0.0).to_bits(), 0);
 }
 
 #[test]
 fn packed_forms_put_the_first_source_on_top() {
-    let m = Modifiers {
-        satfinite: true,
-        ..Modifiers::default()
-    };
+    let m = Modifiers { satfinite: true, ..Modifiers::default() };
     let rn = Rounding::NearestEven;
-    assert_eq!(
-        packed_cvt::f32x2_to(&Format::BF16, 1.0, -2.0, rn, m),
-        0x3f80_c000
-    );
-    assert_eq!(
-        packed_cvt::f32x2_to(&Format::E4M3, 448.0, 1.0, rn, m),
-        0x7e38
-    );
-    assert_eq!(
-        packed_cvt::f32x2_to(&Format::E2M3, 7.5, -0.125, rn, m),
-        0x1f21
-    );
+    assert_eq!(packed_cvt::f32x2_to(&Format::BF16, 1.0, -2.0, rn, m), 0x3f80_c000);
+    assert_eq!(packed_cvt::f32x2_to(&Format::E4M3, 448.0, 1.0, rn, m), 0x7e38);
+    assert_eq!(packed_cvt::f32x2_to(&Format::E2M3, 7.5, -0.125, rn, m), 0x1f21);
     assert_eq!(packed_cvt::f32x2_to(&Format::E2M1, 6.0, -0.5, rn, m), 0x79);
-    for fmt in [
-        Format::E4M3,
-        Format::E5M2,
-        Format::E2M3,
-        Format::E3M2,
-        Format::E2M1,
-    ] {
+    for fmt in [Format::E4M3, Format::E5M2, Format::E2M3, Format::E3M2, Format::E2M1] {
         let n = 1u32 << fmt.width();
         for hi in 0..n {
             let lo = (hi * 7 + 3) % n;
@@ -417,32 +258,16 @@ fn packed_forms_put_the_first_source_on_top() {
             let value = |c: u32| half::f16::from_f64(fmt.decode(c as u64));
             for (code, got) in [(hi, wide >> 16), (lo, wide & 0xffff)] {
                 let want = value(code);
-                assert_eq!(
-                    got,
-                    if want.is_nan() {
-                        0x7fff
-                    } else {
-                        want.to_bits() as u32
-                    },
-                    "{} {code:#x}",
-                    fmt.name
-                );
+                assert_eq!(got, if want.is_nan() { 0x7fff } else { want.to_bits() as u32 }, "{} {code:#x}", fmt.name);
             }
             // NaN and infinity do not survive `.satfinite` unchanged; every other code does.
             let back = packed_cvt::f16x2_to(&fmt, wide, m);
-            if !value(hi).is_nan()
-                && !value(hi).is_infinite()
-                && !value(lo).is_nan()
-                && !value(lo).is_infinite()
-            {
+            if !value(hi).is_nan() && !value(hi).is_infinite() && !value(lo).is_nan() && !value(lo).is_infinite() {
                 assert_eq!(back, packed, "{}", fmt.name);
             }
         }
     }
-    assert_eq!(
-        packed_cvt::to_f16x2(&Format::E4M3, 0x8138, true),
-        0x0000_3c00
-    );
+    assert_eq!(packed_cvt::to_f16x2(&Format::E4M3, 0x8138, true), 0x0000_3c00);
 }
 
 #[test]
@@ -456,24 +281,15 @@ fn ue8m0_is_the_exponent_rounded_up_or_down() {
         }
         let more = v.next_up();
         assert_eq!(packed_cvt::f32_to_ue8m0(more, false, true), code);
-        assert_eq!(
-            packed_cvt::f32_to_ue8m0(more, true, true),
-            (code + 1).min(254)
-        );
-        assert_eq!(
-            packed_cvt::ue8m0x2_to_bf16x2(code as u16),
-            v.to_bits() >> 16 | 0x0040_0000
-        );
+        assert_eq!(packed_cvt::f32_to_ue8m0(more, true, true), (code + 1).min(254));
+        assert_eq!(packed_cvt::ue8m0x2_to_bf16x2(code as u16), v.to_bits() >> 16 | 0x0040_0000);
     }
     assert_eq!(packed_cvt::f32_to_ue8m0(f32::NAN, true, true), 255);
     assert_eq!(packed_cvt::f32_to_ue8m0(f32::INFINITY, true, true), 254);
     assert_eq!(packed_cvt::f32_to_ue8m0(f32::INFINITY, false, false), 255);
     assert_eq!(packed_cvt::f32_to_ue8m0(f32::MAX, true, false), 255);
     assert_eq!(packed_cvt::f32_to_ue8m0(0.0, true, false), 0);
-    assert_eq!(
-        packed_cvt::bf16x2_to_ue8m0x2(0x3f81_bf80, true, true),
-        0x807f
-    );
+    assert_eq!(packed_cvt::bf16x2_to_ue8m0x2(0x3f81_bf80, true, true), 0x807f);
     assert!(packed_cvt::ue8m0_to_f32(255).is_nan());
 }
 
@@ -491,18 +307,12 @@ fn stochastic_rounding_is_unbiased_and_exact_on_exact_values() {
     assert!((up as f64 / 65536.0 - 0.3).abs() < 1e-4, "{up}");
     // f16 takes 13 bits: the upper three bits of each half do not matter.
     let y = 1.0 + 0.5 * 2f32.powi(-10);
-    assert_eq!(
-        packed_cvt::f32x2_to_stochastic(&Format::F16, y, y, 0xe000_1000, m),
-        0x3c00_3c01
-    );
+    assert_eq!(packed_cvt::f32x2_to_stochastic(&Format::F16, y, y, 0xe000_1000, m), 0x3c00_3c01);
     let q = packed_cvt::f32x4_to_stochastic(
         &Format::E2M1,
         [0.5, -1.0, 6.0, 9.0],
         0xffff_ffff,
-        Modifiers {
-            satfinite: true,
-            ..m
-        },
+        Modifiers { satfinite: true, ..m },
     );
     assert_eq!(q, 0x1a77);
 }

@@ -1,8 +1,6 @@
 //! Boxes, swizzles and matrix descriptors against element-by-element formulas.
 
-use ptx_sim::tensormap::{
-    DataType, L2Promotion, Major, MatrixDescriptor, OobFill, Swizzle, TensorMap,
-};
+use ptx_sim::tensormap::{DataType, L2Promotion, Major, MatrixDescriptor, OobFill, Swizzle, TensorMap};
 use std::collections::HashMap;
 
 struct Rng(u64);
@@ -21,15 +19,9 @@ fn chunk_table(span: u32, row: u64, chunk: u64) -> u64 {
     match span {
         16 => chunk,
         // Two chunks swapped in odd rows.
-        32 => {
-            [[0, 1, 2, 3, 4, 5, 6, 7], [1, 0, 3, 2, 5, 4, 7, 6]][(row % 2) as usize][chunk as usize]
-        }
-        64 => [
-            [0, 1, 2, 3, 4, 5, 6, 7],
-            [1, 0, 3, 2, 5, 4, 7, 6],
-            [2, 3, 0, 1, 6, 7, 4, 5],
-            [3, 2, 1, 0, 7, 6, 5, 4],
-        ][(row % 4) as usize][chunk as usize],
+        32 => [[0, 1, 2, 3, 4, 5, 6, 7], [1, 0, 3, 2, 5, 4, 7, 6]][(row % 2) as usize][chunk as usize],
+        64 => [[0, 1, 2, 3, 4, 5, 6, 7], [1, 0, 3, 2, 5, 4, 7, 6], [2, 3, 0, 1, 6, 7, 4, 5], [3, 2, 1, 0, 7, 6, 5, 4]]
+            [(row % 4) as usize][chunk as usize],
         _ => [
             [0, 1, 2, 3, 4, 5, 6, 7],
             [1, 0, 3, 2, 5, 4, 7, 6],
@@ -61,11 +53,7 @@ fn swizzles_agree_with_their_tables() {
 
 fn random_map(rng: &mut Rng, data_type: DataType, rank: u32, swizzle: Swizzle) -> TensorMap {
     let size = data_type.bytes();
-    let inner_max = if swizzle == Swizzle::None {
-        96
-    } else {
-        swizzle.span()
-    };
+    let inner_max = if swizzle == Swizzle::None { 96 } else { swizzle.span() };
     let inner = 16 * rng.range(1, (inner_max / 16) as u64) as u32 / size;
     let mut map = TensorMap {
         address: 0xa000_0000 + 16 * rng.range(0, 100),
@@ -85,11 +73,7 @@ fn random_map(rng: &mut Rng, data_type: DataType, rank: u32, swizzle: Swizzle) -
     for d in 1..rank as usize {
         map.dims[d] = rng.range(1, 7);
         map.box_dims[d] = rng.range(1, 6) as u32;
-        map.element_strides[d] = if rng.range(0, 2) == 0 {
-            rng.range(1, 4) as u32
-        } else {
-            1
-        };
+        map.element_strides[d] = if rng.range(0, 2) == 0 { rng.range(1, 4) as u32 } else { 1 };
         map.strides[d - 1] = stride;
         stride = stride * map.dims[d] + 16 * rng.range(0, 2);
     }
@@ -101,38 +85,19 @@ fn reference(map: &TensorMap, coords: &[i32], shared: u64) -> HashMap<u64, Optio
     let size = map.data_type.bytes() as u64;
     let rank = map.rank as usize;
     let n: Vec<u64> = (0..rank)
-        .map(|d| {
-            if d == 0 {
-                map.box_dims[0] as u64
-            } else {
-                map.box_dims[d].div_ceil(map.element_strides[d]) as u64
-            }
-        })
+        .map(|d| if d == 0 { map.box_dims[0] as u64 } else { map.box_dims[d].div_ceil(map.element_strides[d]) as u64 })
         .collect();
-    let pitch = if map.swizzle == Swizzle::None {
-        n[0] * size
-    } else {
-        map.swizzle.span() as u64
-    };
+    let pitch = if map.swizzle == Swizzle::None { n[0] * size } else { map.swizzle.span() as u64 };
     let mut out = HashMap::new();
     for linear in 0..n.iter().product::<u64>() {
-        let (mut rest, mut inside, mut global, mut row, mut scale) =
-            (linear, true, map.address as i64, 0, 1);
+        let (mut rest, mut inside, mut global, mut row, mut scale) = (linear, true, map.address as i64, 0, 1);
         for d in 0..rank {
             let i = rest % n[d];
             rest /= n[d];
-            let step = if d == 0 {
-                1
-            } else {
-                map.element_strides[d] as i64
-            };
+            let step = if d == 0 { 1 } else { map.element_strides[d] as i64 };
             let x = coords[d] as i64 + i as i64 * step;
             inside &= (0..map.dims[d] as i64).contains(&x);
-            global += x * if d == 0 {
-                size as i64
-            } else {
-                map.strides[d - 1] as i64
-            };
+            global += x * if d == 0 { size as i64 } else { map.strides[d - 1] as i64 };
             if d > 0 {
                 row += i * scale;
                 scale *= n[d];
@@ -140,10 +105,7 @@ fn reference(map: &TensorMap, coords: &[i32], shared: u64) -> HashMap<u64, Optio
         }
         for b in 0..size {
             let at = shared + row * pitch + linear % n[0] * size + b;
-            out.insert(
-                by_table(map.swizzle, at),
-                inside.then_some(global as u64 + b),
-            );
+            out.insert(by_table(map.swizzle, at), inside.then_some(global as u64 + b));
         }
     }
     out
@@ -159,10 +121,7 @@ fn boxes_of_every_rank_type_and_swizzle() {
                     let map = random_map(&mut rng, data_type, rank, swizzle);
                     map.validate().unwrap();
                     let coords: Vec<i32> = (0..rank as usize)
-                        .map(|d| {
-                            rng.range(0, 3 * map.box_dims[d] as u64) as i32
-                                - 2 * map.box_dims[d] as i32 / 2
-                        })
+                        .map(|d| rng.range(0, 3 * map.box_dims[d] as u64) as i32 - 2 * map.box_dims[d] as i32 / 2)
                         .collect();
                     let shared = 128 * rng.range(0, 20);
                     let want = reference(&map, &coords, shared);
@@ -176,8 +135,7 @@ fn boxes_of_every_rank_type_and_swizzle() {
                     assert_eq!(got, want, "{map:?} {coords:?}");
                     assert_eq!(got.len() as u32, map.transaction_bytes());
                     assert!(got.keys().all(|&a| a >= shared
-                        && a < shared / 1024 * 1024
-                            + (shared % 1024 + map.shared_bytes() as u64).div_ceil(128) * 128));
+                        && a < shared / 1024 * 1024 + (shared % 1024 + map.shared_bytes() as u64).div_ceil(128) * 128));
                 }
             }
         }
@@ -239,11 +197,7 @@ fn descriptors_of_every_mode_and_major() {
                         start: 16 * rng.range(0, 2000) as u32,
                         leading: 16 * rng.range(0, 500) as u32,
                         stride: 16 * rng.range(0, 500) as u32,
-                        base_offset: if swizzle == Swizzle::None {
-                            0
-                        } else {
-                            rng.range(0, 7) as u32
-                        },
+                        base_offset: if swizzle == Swizzle::None { 0 } else { rng.range(0, 7) as u32 },
                         swizzle,
                     };
                     assert_eq!(MatrixDescriptor::decode(d.encode()), Ok(d));
@@ -312,17 +266,8 @@ fn what_a_tensor_copy_writes_a_k_major_descriptor_reads() {
 fn malformed_descriptors_are_refused() {
     for bit in 0..64 {
         let in_field = matches!(bit, 0..14 | 16..30 | 32..46 | 62..64);
-        assert_eq!(
-            MatrixDescriptor::decode(1 << bit).is_ok(),
-            in_field,
-            "bit {bit}"
-        );
+        assert_eq!(MatrixDescriptor::decode(1 << bit).is_ok(), in_field, "bit {bit}");
     }
     assert!(MatrixDescriptor::decode(1 << 49 | 1 << 62).is_ok());
-    assert!(
-        MatrixDescriptor::decode(1 << 47)
-            .unwrap_err()
-            .to_string()
-            .contains("0x3ffff")
-    );
+    assert!(MatrixDescriptor::decode(1 << 47).unwrap_err().to_string().contains("0x3ffff"));
 }

@@ -170,6 +170,7 @@ impl Session {
             objective: o.objective,
             routing: o.routing,
             training: if o.adam.is_some() { Training::Full } else { Training::Gradients },
+            recompute: lightning_core::program::Recompute::NONE,
         };
         let model = Model::new(spec).expect("model");
         let build = |kind| model.micro_batch(kind, Trace::Full).expect("program");

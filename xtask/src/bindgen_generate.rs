@@ -27,11 +27,7 @@ pub fn run(check: bool) -> Result<()> {
     if present == generated {
         return Ok(());
     }
-    let same = present
-        .lines()
-        .zip(generated.lines())
-        .take_while(|(a, b)| a == b)
-        .count();
+    let same = present.lines().zip(generated.lines()).take_while(|(a, b)| a == b).count();
     Err(Failure::new(format!(
         "{} is not what params.h generates (line {} differs): run `cargo xtask bindgen` and check the result in",
         path.display(),
@@ -65,9 +61,6 @@ fn compiler_headers() -> Result<PathBuf> {
     if folder.join("stddef.h").is_file() {
         Ok(folder)
     } else {
-        Err(Failure::new(format!(
-            "the C compiler's headers are not in {}: install gcc",
-            folder.display()
-        )))
+        Err(Failure::new(format!("the C compiler's headers are not in {}: install gcc", folder.display())))
     }
 }

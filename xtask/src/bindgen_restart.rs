@@ -41,8 +41,7 @@ fn libclang_folder() -> Result<Option<PathBuf>> {
         remove_folder(&partial)?;
         remove_folder(&folder)?;
         Python::find(BY_HAND)?.install_into(&partial, LIBCLANG, BY_HAND)?;
-        std::fs::rename(&partial, &folder)
-            .map_err(|e| Failure::io("move into place", &folder, &e))?;
+        std::fs::rename(&partial, &folder).map_err(|e| Failure::io("move into place", &folder, &e))?;
     }
     Ok(Some(library))
 }

@@ -1,7 +1,10 @@
 //! `cargo xtask`: development tasks that need more than one cargo command.
 
 mod bindgen;
+mod data_interop;
 mod failure;
+mod fake_checkpoint;
+mod interop;
 mod kernel_facts;
 mod process;
 mod python;
@@ -9,6 +12,7 @@ mod setup_cuda;
 mod sim;
 mod sim_conformance;
 mod sim_mutants;
+mod tensorboard_check;
 mod test;
 
 use std::process::ExitCode;
@@ -26,11 +30,15 @@ struct Xtask {
 #[argh(subcommand)]
 enum Verb {
     Bindgen(bindgen::Bindgen),
+    DataInterop(data_interop::DataInterop),
+    FakeCheckpoint(fake_checkpoint::FakeCheckpoint),
+    Interop(interop::Interop),
     KernelFacts(kernel_facts::KernelFacts),
     SetupCuda(setup_cuda::SetupCuda),
     Sim(sim::Sim),
     SimConformance(sim_conformance::SimConformance),
     SimMutants(sim_mutants::SimMutants),
+    TensorboardCheck(tensorboard_check::TensorboardCheck),
     Test(test::Test),
 }
 
@@ -38,11 +46,15 @@ fn main() -> ExitCode {
     let xtask: Xtask = argh::from_env();
     let done = match xtask.verb {
         Verb::Bindgen(verb) => verb.run(),
+        Verb::DataInterop(verb) => verb.run(),
+        Verb::FakeCheckpoint(verb) => verb.run(),
+        Verb::Interop(verb) => verb.run(),
         Verb::KernelFacts(verb) => verb.run(),
         Verb::SetupCuda(verb) => verb.run(),
         Verb::Sim(verb) => verb.run(),
         Verb::SimConformance(verb) => verb.run(),
         Verb::SimMutants(verb) => verb.run(),
+        Verb::TensorboardCheck(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),
     };
     match done {

@@ -7,9 +7,7 @@ use crate::failure::{Failure, Result};
 
 /// The repository root: this package's parent folder.
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies inside the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies inside the workspace")
 }
 
 /// The folder that cargo builds into (`CARGO_TARGET_DIR`, else `target/` of the workspace).
@@ -36,25 +34,13 @@ pub fn shown(command: &Command) -> String {
 
 /// Runs with output passed through; fails unless the exit status is 0.
 pub fn run(command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .map_err(|e| Failure::new(format!("cannot start `{}`: {e}", shown(command))))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(Failure::new(format!(
-            "`{}` ended with {status}",
-            shown(command)
-        )))
-    }
+    let status = command.status().map_err(|e| Failure::new(format!("cannot start `{}`: {e}", shown(command))))?;
+    if status.success() { Ok(()) } else { Err(Failure::new(format!("`{}` ended with {status}", shown(command)))) }
 }
 
 /// Runs with output captured, whatever the exit status.
 pub fn capture(command: &mut Command) -> Result<Output> {
-    command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| Failure::new(format!("cannot start `{}`: {e}", shown(command))))
+    command.stdin(Stdio::null()).output().map_err(|e| Failure::new(format!("cannot start `{}`: {e}", shown(command))))
 }
 
 /// Standard output as text; fails, with the end of standard error, unless the exit status is 0.
@@ -80,9 +66,7 @@ pub fn tail(text: &str, lines: usize) -> String {
 /// Removes a folder and all in it, if it is there.
 pub fn remove_folder(folder: &Path) -> Result<()> {
     match std::fs::remove_dir_all(folder) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(Failure::io("remove", folder, &e))
-        }
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Failure::io("remove", folder, &e)),
         _ => Ok(()),
     }
 }

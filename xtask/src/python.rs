@@ -16,18 +16,14 @@ impl Python {
     ///
     /// `by_hand` completes the sentence "Without Python, ..." in the error.
     pub fn find(by_hand: &str) -> Result<Self> {
-        let named = std::env::var_os("PYTHON")
-            .filter(|p| !p.is_empty())
-            .map(PathBuf::from);
+        let named = std::env::var_os("PYTHON").filter(|p| !p.is_empty()).map(PathBuf::from);
         let candidates = match &named {
             Some(program) => vec![program.clone()],
             None => vec!["python3".into(), "python".into()],
         };
         let mut without_pip = None;
         for program in candidates {
-            let starts = |args: &[&str]| {
-                capture(Command::new(&program).args(args)).is_ok_and(|o| o.status.success())
-            };
+            let starts = |args: &[&str]| capture(Command::new(&program).args(args)).is_ok_and(|o| o.status.success());
             if !starts(&["-c", "import sys; sys.exit(sys.version_info < (3, 9))"]) {
                 continue;
             }
@@ -66,20 +62,8 @@ impl Python {
         write_file(&list, requirements)?;
         let mut command = self.command();
         command
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                "--no-input",
-            ])
-            .args([
-                "--no-deps",
-                "--no-compile",
-                "--only-binary=:all:",
-                "--root-user-action=ignore",
-            ])
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"])
+            .args(["--no-deps", "--no-compile", "--only-binary=:all:", "--root-user-action=ignore"])
             .args(["--retries", "2", "--target"])
             .arg(folder)
             .arg("--requirement")

@@ -45,10 +45,7 @@ impl SetupCuda {
 /// Makes sure that there is a toolkit and returns its CUDA home: the user's own `CUDA_HOME`, else the one under
 /// `target/cuda`, installed if it is missing, incomplete or of another pin.
 pub fn ensure(force: bool) -> Result<PathBuf> {
-    if let Some(home) = std::env::var_os("CUDA_HOME")
-        .filter(|h| !h.is_empty())
-        .map(PathBuf::from)
-    {
+    if let Some(home) = std::env::var_os("CUDA_HOME").filter(|h| !h.is_empty()).map(PathBuf::from) {
         let (major, minor) = nvcc_release(&home.join("bin/nvcc")).map_err(|why| {
             Failure::new(format!(
                 "CUDA_HOME={} is set, but {why}. Unset CUDA_HOME to use the pinned toolkit of `cargo xtask setup-cuda`, \
@@ -65,10 +62,7 @@ pub fn ensure(force: bool) -> Result<PathBuf> {
                 OLDEST.1
             )));
         }
-        eprintln!(
-            "using CUDA {major}.{minor} of CUDA_HOME={}; nothing to install",
-            home.display()
-        );
+        eprintln!("using CUDA {major}.{minor} of CUDA_HOME={}; nothing to install", home.display());
         return Ok(home);
     }
 
@@ -78,8 +72,7 @@ pub fn ensure(force: bool) -> Result<PathBuf> {
     // the process, so that a killed run does not leave it behind.
     let lock_path = target.join("cuda.lock");
     let lock = File::create(&lock_path).map_err(|e| Failure::io("create", &lock_path, &e))?;
-    lock.lock()
-        .map_err(|e| Failure::io("lock", &lock_path, &e))?;
+    lock.lock().map_err(|e| Failure::io("lock", &lock_path, &e))?;
 
     let tree = target.join("cuda");
     let home = tree.join("nvidia/cu13");
@@ -96,9 +89,7 @@ pub fn ensure(force: bool) -> Result<PathBuf> {
 
 fn install(target: &Path, tree: &Path) -> Result<()> {
     if !cfg!(target_os = "linux") {
-        return Err(Failure::new(format!(
-            "the pinned toolkit exists for Linux only: {BY_HAND}"
-        )));
+        return Err(Failure::new(format!("the pinned toolkit exists for Linux only: {BY_HAND}")));
     }
     let started = Instant::now();
     let partial = target.join("cuda.partial");
@@ -106,9 +97,7 @@ fn install(target: &Path, tree: &Path) -> Result<()> {
     remove_folder(&partial)?;
     remove_folder(&old)?;
     let python = Python::find(BY_HAND)?;
-    eprintln!(
-        "installing the CUDA 13.0 toolkit from the Python package index (about 110 MB to fetch, 280 MB on disk)"
-    );
+    eprintln!("installing the CUDA 13.0 toolkit from the Python package index (about 110 MB to fetch, 280 MB on disk)");
     python.install_into(&partial, REQUIREMENTS, BY_HAND)?;
 
     let home = partial.join("nvidia/cu13");
@@ -172,20 +161,14 @@ mod tests {
     fn release_is_read_from_what_nvcc_prints() {
         let said = "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 13.0, V13.0.88\n";
         assert_eq!(parse_release(said), Some((13, 0)));
-        assert_eq!(
-            parse_release("Cuda compilation tools, release 9.2, V9.2.1"),
-            Some((9, 2))
-        );
+        assert_eq!(parse_release("Cuda compilation tools, release 9.2, V9.2.1"), Some((9, 2)));
         assert_eq!(parse_release("nothing of the kind"), None);
         assert_eq!(parse_release("release x.y"), None);
     }
 
     #[test]
     fn every_requirement_is_pinned_by_version_and_by_a_sum_for_each_processor() {
-        let packages: Vec<&str> = REQUIREMENTS
-            .lines()
-            .filter(|l| !l.starts_with('#'))
-            .collect();
+        let packages: Vec<&str> = REQUIREMENTS.lines().filter(|l| !l.starts_with('#')).collect();
         assert_eq!(packages.len(), 7);
         for line in packages {
             assert!(line.contains("=="), "{line}");

@@ -36,8 +36,7 @@ pub fn build() -> Result<PathBuf> {
     let link = folder.join("libcuda.so");
     if fs::symlink_metadata(&link).is_err() {
         #[cfg(unix)]
-        std::os::unix::fs::symlink("libcuda.so.1", &link)
-            .map_err(|e| Failure::io("link", &link, &e))?;
+        std::os::unix::fs::symlink("libcuda.so.1", &link).map_err(|e| Failure::io("link", &link, &e))?;
     }
     Ok(library)
 }
@@ -45,24 +44,11 @@ pub fn build() -> Result<PathBuf> {
 fn build_cdylib() -> Result<PathBuf> {
     let mut command = cargo();
     command
-        .args([
-            "build",
-            "--release",
-            "--package",
-            "ptx-sim",
-            "--lib",
-            "--message-format=json-render-diagnostics",
-        ])
+        .args(["build", "--release", "--package", "ptx-sim", "--lib", "--message-format=json-render-diagnostics"])
         .stderr(Stdio::inherit());
-    let output = command
-        .output()
-        .map_err(|e| Failure::new(format!("cannot start `{}`: {e}", shown(&command))))?;
+    let output = command.output().map_err(|e| Failure::new(format!("cannot start `{}`: {e}", shown(&command))))?;
     if !output.status.success() {
-        return Err(Failure::new(format!(
-            "`{}` ended with {}",
-            shown(&command),
-            output.status
-        )));
+        return Err(Failure::new(format!("`{}` ended with {}", shown(&command), output.status)));
     }
     String::from_utf8_lossy(&output.stdout)
         .lines()

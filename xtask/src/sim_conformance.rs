@@ -19,8 +19,7 @@ use crate::python::Python;
 use crate::{setup_cuda, sim};
 
 /// What pip installs: enough to compile Triton and CUTLASS kernels and to compute what they should.
-const REQUIREMENTS: &str =
-    "triton==3.9.0\nnumpy==2.4.6\nml_dtypes==0.6.0\nnvidia-cutlass==4.2.0.0\n";
+const REQUIREMENTS: &str = "triton==3.9.0\nnumpy==2.4.6\nml_dtypes==0.6.0\nnvidia-cutlass==4.2.0.0\n";
 const STAMP: &str = "environment-complete.txt";
 const BY_HAND: &str = "this check cannot run; nothing else needs it.";
 /// The one CUTLASS kernel of the reduced form; each takes half a minute to compile.
@@ -69,22 +68,11 @@ impl SimConformance {
         }
         let mut command = Python::find(BY_HAND)?.command();
         command
-            .args([
-                "-B",
-                "conformance.py",
-                "--seed",
-                &seed.to_string(),
-                "--only",
-                &self.only,
-                "--library",
-            ])
+            .args(["-B", "conformance.py", "--seed", &seed.to_string(), "--only", &self.only, "--library"])
             .arg(library)
             .current_dir(interop())
             .env("PYTHONPATH", packages)
-            .env(
-                "TRITON_CACHE_DIR",
-                root().join("target/interop/triton-cache"),
-            );
+            .env("TRITON_CACHE_DIR", root().join("target/interop/triton-cache"));
         if self.reduced {
             command.arg("--reduced");
         }
@@ -106,11 +94,7 @@ impl SimConformance {
             let outcome = run_cutlass_case(case, packages, library, seed);
             let seconds = started.elapsed().as_secs_f64();
             match outcome {
-                Ok(said) => println!(
-                    "ok     {seconds:6.2} s  cutlass {}: {}",
-                    name_of(case),
-                    said.trim()
-                ),
+                Ok(said) => println!("ok     {seconds:6.2} s  cutlass {}: {}", name_of(case), said.trim()),
                 Err(why) => {
                     println!("FAILED {seconds:6.2} s  cutlass {}: {why}", name_of(case));
                     failed.push(name_of(case));
@@ -120,10 +104,7 @@ impl SimConformance {
         if failed.is_empty() {
             Ok(())
         } else {
-            Err(Failure::new(format!(
-                "seed {seed}: CUTLASS kernels that are not right: {}",
-                failed.join(", ")
-            )))
+            Err(Failure::new(format!("seed {seed}: CUTLASS kernels that are not right: {}", failed.join(", "))))
         }
     }
 }
@@ -133,10 +114,7 @@ fn interop() -> PathBuf {
 }
 
 fn name_of(path: &Path) -> String {
-    path.file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The folder with the Python packages, installed if it is missing or of another pin.
@@ -147,9 +125,7 @@ fn environment() -> Result<PathBuf> {
     }
     let partial = root().join("target/interop/python.partial");
     remove_folder(&partial)?;
-    eprintln!(
-        "installing Triton and CUTLASS into target/interop (about 310 MB to fetch, 1.1 GB on disk)"
-    );
+    eprintln!("installing Triton and CUTLASS into target/interop (about 310 MB to fetch, 1.1 GB on disk)");
     Python::find(BY_HAND)?.install_into(&partial, REQUIREMENTS, BY_HAND)?;
     write_file(&partial.join(STAMP), REQUIREMENTS)?;
     remove_folder(&folder)?;
@@ -173,13 +149,7 @@ fn run_cutlass_case(case: &Path, packages: &Path, library: &Path, seed: u64) -> 
         // PTX only: the machine code would never run, and takes as long again.
         text(
             Command::new(cuda.join("bin/nvcc"))
-                .args([
-                    "-std=c++17",
-                    "-gencode",
-                    "arch=compute_90a,code=compute_90a",
-                    "-c",
-                    "-w",
-                ])
+                .args(["-std=c++17", "-gencode", "arch=compute_90a,code=compute_90a", "-c", "-w"])
                 .args([
                     "--expt-relaxed-constexpr",
                     "-DCUTLASS_ENABLE_DIRECT_CUDA_DRIVER_CALL=1",
@@ -210,45 +180,26 @@ fn run_cutlass_case(case: &Path, packages: &Path, library: &Path, seed: u64) -> 
     command.arg(&ptx).arg(seed.to_string());
     command.env("LD_LIBRARY_PATH", libraries);
     let output = capture(&mut command)?;
-    let said = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() {
         Ok(tail(&said, 1))
     } else {
-        Err(Failure::new(format!(
-            "seed {seed}, {}:\n{}",
-            output.status,
-            tail(&said, 30)
-        )))
+        Err(Failure::new(format!("seed {seed}, {}:\n{}", output.status, tail(&said, 30))))
     }
 }
 
 /// What decides whether a case must be compiled again.
 fn recipe(case: &Path, cuda: &Path) -> Result<String> {
     let mut hasher = DefaultHasher::new();
-    for path in [
-        case.to_path_buf(),
-        case.with_file_name("gemm_case.cuh"),
-        case.with_file_name("host.hpp"),
-    ] {
+    for path in [case.to_path_buf(), case.with_file_name("gemm_case.cuh"), case.with_file_name("host.hpp")] {
         read_text(&path)?.hash(&mut hasher);
     }
-    Ok(format!(
-        "{:016x} {} {REQUIREMENTS}",
-        hasher.finish(),
-        cuda.display()
-    ))
+    Ok(format!("{:016x} {} {REQUIREMENTS}", hasher.finish(), cuda.display()))
 }
 
 /// Deletes what `--keep` leaves besides the PTX: 100 MB a case.
 fn remove_intermediates(folder: &Path) -> Result<()> {
-    for entry in fs::read_dir(folder)
-        .map_err(|e| Failure::io("list", folder, &e))?
-        .flatten()
-    {
+    for entry in fs::read_dir(folder).map_err(|e| Failure::io("list", folder, &e))?.flatten() {
         let path = entry.path();
         if path.extension().is_none_or(|e| e != "ptx" && e != "o") {
             fs::remove_file(&path).map_err(|e| Failure::io("remove", &path, &e))?;

@@ -41,15 +41,7 @@ impl SimMutants {
         let pipeline = folder.join("gemm_pipeline.ptx");
         text(
             Command::new(nvcc)
-                .args([
-                    "-ptx",
-                    "-arch=sm_90a",
-                    "-std=c++17",
-                    "-lineinfo",
-                    "-Werror=all-warnings",
-                    "-I",
-                    "csrc/include",
-                ])
+                .args(["-ptx", "-arch=sm_90a", "-std=c++17", "-lineinfo", "-Werror=all-warnings", "-I", "csrc/include"])
                 .arg("xtask/mutants/gemm_pipeline.cu")
                 .arg("-o")
                 .arg(&pipeline)
@@ -58,24 +50,10 @@ impl SimMutants {
         let mut command = cargo();
         command
             .env("LIGHTNING_CUDA", "require")
-            .args([
-                "run",
-                "--release",
-                "--quiet",
-                "--package",
-                "kernels-sys",
-                "--example",
-                "sim_mutants",
-                "--",
-            ])
+            .args(["run", "--release", "--quiet", "--package", "kernels-sys", "--example", "sim_mutants", "--"])
             .arg("--pipeline")
             .arg(&pipeline)
-            .args([
-                "--seed",
-                &self.seed.to_string(),
-                "--count",
-                &self.count.to_string(),
-            ]);
+            .args(["--seed", &self.seed.to_string(), "--count", &self.count.to_string()]);
         if let Some(percent) = self.at_least {
             command.args(["--at-least", &percent.to_string()]);
         }

@@ -29,27 +29,18 @@ const STEPS: &[Step] = &[
     ("tests", tests),
     ("kernel budgets", || verb("kernel-facts", &[])),
     ("parameter blocks", || verb("bindgen", &["--check"])),
-    ("foreign kernels", || {
-        verb("sim-conformance", &["--reduced"])
-    }),
-    ("planted faults", || {
-        verb("sim-mutants", &["--count", "20", "--at-least", "80"])
-    }),
+    ("foreign kernels", || verb("sim-conformance", &["--reduced"])),
+    ("planted faults", || verb("sim-mutants", &["--count", "20", "--at-least", "80"])),
 ];
 
 impl Test {
     /// Runs the steps in order and stops at the first that fails.
     pub fn run(self) -> Result<()> {
-        let chosen: Vec<&Step> = STEPS
-            .iter()
-            .filter(|(name, _)| self.only.as_ref().is_none_or(|only| name.contains(only)))
-            .collect();
+        let chosen: Vec<&Step> =
+            STEPS.iter().filter(|(name, _)| self.only.as_ref().is_none_or(|only| name.contains(only))).collect();
         if chosen.is_empty() {
             let names: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
-            return Err(Failure::new(format!(
-                "no step has such a name; there are: {}",
-                names.join(", ")
-            )));
+            return Err(Failure::new(format!("no step has such a name; there are: {}", names.join(", "))));
         }
         let mut seconds = Vec::new();
         for (name, step) in chosen {
@@ -60,9 +51,7 @@ impl Test {
             seconds.push(format!("{took:8.1} s  {name}"));
             if let Err(failure) = done {
                 eprintln!("{}", seconds.join("\n"));
-                return Err(Failure::new(format!(
-                    "step `{name}` failed after {took:.1} s: {failure}"
-                )));
+                return Err(Failure::new(format!("step `{name}` failed after {took:.1} s: {failure}")));
             }
             eprintln!("    {name}: {took:.1} s");
         }
@@ -81,21 +70,11 @@ fn cargo_with_kernels() -> Command {
 fn format() -> Result<()> {
     run(cargo().args(["fmt", "--all", "--check"]))?;
     // No package owns the root build script, so that cargo fmt passes it by.
-    run(Command::new("rustfmt")
-        .args(["--edition", "2024", "--check", "build.rs"])
-        .current_dir(root()))
+    run(Command::new("rustfmt").args(["--edition", "2024", "--check", "build.rs"]).current_dir(root()))
 }
 
 fn lints() -> Result<()> {
-    run(cargo_with_kernels().args([
-        "clippy",
-        "--release",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "--deny",
-        "warnings",
-    ]))
+    run(cargo_with_kernels().args(["clippy", "--release", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
 }
 
 fn no_std_proof() -> Result<()> {
@@ -117,10 +96,7 @@ fn tests() -> Result<()> {
 
 /// Another verb of this program, as a process of its own so that its output reads as if typed.
 fn verb(name: &str, arguments: &[&str]) -> Result<()> {
-    let program = std::env::current_exe()
-        .map_err(|e| Failure::new(format!("cannot find this program's own file: {e}")))?;
-    run(Command::new(program)
-        .arg(name)
-        .args(arguments)
-        .current_dir(root()))
+    let program =
+        std::env::current_exe().map_err(|e| Failure::new(format!("cannot find this program's own file: {e}")))?;
+    run(Command::new(program).arg(name).args(arguments).current_dir(root()))
 }

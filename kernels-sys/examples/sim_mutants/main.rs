@@ -11,6 +11,7 @@
 #[path = "../../tests/virtual_gpu/mod.rs"]
 mod virtual_gpu;
 
+mod equivalent;
 mod pipeline;
 mod sites;
 mod workloads;
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use equivalent::EQUIVALENT;
 use kernels_sys::Arch;
 use sites::Site;
 use virtual_gpu::Random;
@@ -63,21 +65,11 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
-    let mut out = Arguments {
-        pipeline: String::new(),
-        seed: 1,
-        count: 20,
-        at_least: 0,
-        json: false,
-        list: false,
-        child: None,
-    };
+    let mut out =
+        Arguments { pipeline: String::new(), seed: 1, count: 20, at_least: 0, json: false, list: false, child: None };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
-        let number = |text: String| {
-            text.parse::<u64>()
-                .map_err(|_| format!("`{text}` is not a number"))
-        };
+        let number = |text: String| text.parse::<u64>().map_err(|_| format!("`{text}` is not a number"));
         match word.as_str() {
             "--pipeline" => out.pipeline = value()?,
             "--seed" => out.seed = number(value()?)?,
@@ -97,13 +89,9 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
 
 /// The two modules: PTX text of the RMSNorm family and of the pipeline.
 fn modules(pipeline: &str) -> Result<[String; 2], String> {
-    let image = kernels_sys::image("norm/rms_norm", Arch::Sm90a).ok_or_else(|| {
-        kernels_sys::absent()
-            .unwrap_or("no image for sm_90a")
-            .to_string()
-    })?;
-    let text =
-        std::fs::read_to_string(pipeline).map_err(|e| format!("cannot read {pipeline}: {e}"))?;
+    let image = kernels_sys::image("norm/rms_norm", Arch::Sm90a)
+        .ok_or_else(|| kernels_sys::absent().unwrap_or("no image for sm_90a").to_string())?;
+    let text = std::fs::read_to_string(pipeline).map_err(|e| format!("cannot read {pipeline}: {e}"))?;
     Ok([image.ptx().to_string_lossy().into_owned(), text])
 }
 
@@ -118,18 +106,12 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
     }
     if arguments.list {
         for site in all.iter().flatten() {
-            println!(
-                "{}:{} {:?}: {} -> {}",
-                site.kernel,
-                site.line + 1,
-                site.kind,
-                site.before,
-                site.after
-            );
+            println!("{}:{} {:?}: {} -> {}", site.kernel, site.line + 1, site.kind, site.before, site.after);
         }
         return Ok(ExitCode::SUCCESS);
     }
 
+    let proofs = all.iter().map(|sites| equivalent::proven(sites, EQUIVALENT)).collect::<Result<Vec<_>, String>>()?;
     let mut originals = BTreeMap::new();
     for kernel in all.iter().flatten().map(|site| &site.kernel) {
         if !originals.contains_key(kernel) {
@@ -141,7 +123,8 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
     let mut random = Random::seeded(arguments.seed);
     let mut left: [Vec<usize>; 2] = [Vec::new(), Vec::new()];
     let mut tally: BTreeMap<String, [usize; 2]> = BTreeMap::new();
-    let (mut by_check, mut by_value, mut endless, mut survivors) = (0, 0, 0, Vec::new());
+    let (mut by_check, mut by_value, mut endless) = (0, 0, 0);
+    let (mut survivors, mut equivalents) = (Vec::new(), Vec::new());
     for n in 0..arguments.count {
         // Each site at most once, as long as there are any.
         let half = n % 2;
@@ -168,27 +151,25 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             }
             Outcome::Survived => "SURVIVED".to_string(),
         };
-        let line = format!(
-            "{}:{} {:?}: {} -> {}",
-            site.kernel,
-            site.line + 1,
-            site.kind,
-            site.before,
-            site.after
-        );
-        if matches!(outcome, Outcome::Survived) {
-            survivors.push(line.clone());
-        } else {
-            *found += 1;
+        let line = format!("{}:{} {:?}: {} -> {}", site.kernel, site.line + 1, site.kind, site.before, site.after);
+        match (proofs[half][index], &outcome) {
+            (Some(proof), Outcome::Survived) => {
+                equivalents.push(format!("{line}\n    {}", proof.reason));
+            }
+            (Some(_), _) => {
+                return Err(format!("{line}\nis listed as equivalent, but found ({said})"));
+            }
+            (None, Outcome::Survived) => survivors.push(line.clone()),
+            (None, _) => *found += 1,
         }
-        tally.entry(format!("{:?}", site.kind)).or_default()[1] += 1;
+        if proofs[half][index].is_none() {
+            tally.entry(format!("{:?}", site.kind)).or_default()[1] += 1;
+        }
         eprintln!("{line}\n    {said}");
     }
-    report(&arguments, by_check, by_value + endless, &survivors, &tally);
+    report(&arguments, by_check, by_value + endless, (&survivors, &equivalents), &tally);
     let found = by_check + by_value + endless;
-    Ok(ExitCode::from(u8::from(
-        found * 100 < arguments.at_least * arguments.count,
-    )))
+    Ok(ExitCode::from(u8::from(found * 100 < arguments.at_least * (found + survivors.len()))))
 }
 
 /// Runs a mutant under two schedules; what it leaves is one line on standard output.
@@ -206,26 +187,16 @@ fn child(kernel: &str, mutant: &str) -> ExitCode {
 }
 
 fn mutant(pipeline: &str, site: &Site, index: usize, original: u64) -> Result<Outcome, String> {
-    let program =
-        std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
+    let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
     let mut process = Command::new(program)
-        .args([
-            "--pipeline",
-            pipeline,
-            "--child",
-            &site.kernel,
-            &index.to_string(),
-        ])
+        .args(["--pipeline", pipeline, "--child", &site.kernel, &index.to_string()])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .map_err(|e| format!("cannot start a mutant: {e}"))?;
     let started = Instant::now();
     loop {
-        match process
-            .try_wait()
-            .map_err(|e| format!("cannot wait for a mutant: {e}"))?
-        {
+        match process.try_wait().map_err(|e| format!("cannot wait for a mutant: {e}"))? {
             Some(_) => break,
             None if started.elapsed() > LONGEST => {
                 // It may end between the two calls: then there is nothing to kill.
@@ -236,9 +207,7 @@ fn mutant(pipeline: &str, site: &Site, index: usize, original: u64) -> Result<Ou
             None => std::thread::sleep(Duration::from_millis(5)),
         }
     }
-    let output = process
-        .wait_with_output()
-        .map_err(|e| format!("cannot read from a mutant: {e}"))?;
+    let output = process.wait_with_output().map_err(|e| format!("cannot read from a mutant: {e}"))?;
     let said = String::from_utf8_lossy(&output.stdout);
     if let Some(what) = said.lines().find_map(|line| line.strip_prefix("found ")) {
         return Ok(Outcome::Check(what.to_string()));
@@ -251,32 +220,28 @@ fn mutant(pipeline: &str, site: &Site, index: usize, original: u64) -> Result<Ou
             output.status
         ));
     }
-    let same = said
-        .lines()
-        .filter_map(|line| line.strip_prefix("hash "))
-        .all(|h| h == format!("{original:016x}"));
-    Ok(if same {
-        Outcome::Survived
-    } else {
-        Outcome::Value
-    })
+    let same = said.lines().filter_map(|line| line.strip_prefix("hash ")).all(|h| h == format!("{original:016x}"));
+    Ok(if same { Outcome::Survived } else { Outcome::Value })
 }
 
 fn report(
     arguments: &Arguments,
     by_check: usize,
     by_value: usize,
-    survivors: &[String],
+    (survivors, equivalents): (&[String], &[String]),
     tally: &BTreeMap<String, [usize; 2]>,
 ) {
-    let percent = 100.0 * (by_check + by_value) as f64 / arguments.count.max(1) as f64;
+    // Of the mutants that change anything.
+    let found = by_check + by_value;
+    let percent = 100.0 * found as f64 / (found + survivors.len()).max(1) as f64;
     if arguments.json {
-        let quoted: Vec<String> = survivors.iter().map(|s| format!("{s:?}")).collect();
+        let quoted = |lines: &[String]| lines.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(",");
         println!(
-            "{{\"seed\":{},\"count\":{},\"found_by_check\":{by_check},\"found_by_value\":{by_value},\"survived\":[{}]}}",
+            "{{\"seed\":{},\"count\":{},\"found_by_check\":{by_check},\"found_by_value\":{by_value},\"survived\":[{}],\"equivalent\":[{}]}}",
             arguments.seed,
             arguments.count,
-            quoted.join(",")
+            quoted(survivors),
+            quoted(equivalents)
         );
         return;
     }
@@ -284,12 +249,16 @@ fn report(
         println!("{kind:12} {found:4} of {all:4} found");
     }
     println!(
-        "seed {}: {} mutants, {by_check} found by check, {by_value} by value, {} survived ({percent:.1} % found)",
+        "seed {}: {} mutants, {by_check} found by check, {by_value} by value, {} equivalent, {} survived ({percent:.1} % of the others found)",
         arguments.seed,
         arguments.count,
+        equivalents.len(),
         survivors.len()
     );
     for survivor in survivors {
         println!("survived: {survivor}");
+    }
+    for mutant in equivalents {
+        println!("equivalent: {mutant}");
     }
 }

@@ -30,30 +30,17 @@ pub fn product(
     random: &mut Random,
 ) -> Result<Product, String> {
     let mut operand = |rows: usize| -> Vec<Bf16> {
-        (0..rows * k)
-            .map(|_| Bf16::from_f32((random.bits() % 17) as f32 / 8.0 - 1.0))
-            .collect()
+        (0..rows * k).map(|_| Bf16::from_f32((random.bits() % 17) as f32 / 8.0 - 1.0)).collect()
     };
     let (a, b) = (operand(m), operand(n));
     let memory = machine.memory();
     let upload = |bytes: Vec<u8>| -> Result<u64, String> {
-        let address = memory
-            .allocate(0, bytes.len() as u64)
-            .map_err(|e| e.to_string())?;
+        let address = memory.allocate(0, bytes.len() as u64).map_err(|e| e.to_string())?;
         memory.write(address, &bytes).map_err(|e| e.to_string())?;
         Ok(address)
     };
-    let raw = |elements: &[Bf16]| {
-        elements
-            .iter()
-            .flat_map(|e| e.to_bytes())
-            .collect::<Vec<u8>>()
-    };
-    let (a_at, b_at, d_at) = (
-        upload(raw(&a))?,
-        upload(raw(&b))?,
-        upload(vec![0xff; m * n * 2])?,
-    );
+    let raw = |elements: &[Bf16]| elements.iter().flat_map(|e| e.to_bytes()).collect::<Vec<u8>>();
+    let (a_at, b_at, d_at) = (upload(raw(&a))?, upload(raw(&b))?, upload(vec![0xff; m * n * 2])?);
 
     let mut params = Vec::new();
     params.extend(map(a_at, m, k, TILE).to_bytes());
@@ -74,10 +61,7 @@ pub fn product(
     for address in [a_at, b_at, d_at] {
         memory.free(address).map_err(|e| e.to_string())?;
     }
-    Ok(Product {
-        got: bytes.chunks_exact(2).map(Bf16::from_bytes).collect(),
-        want: reference(&a, &b, m, n, k),
-    })
+    Ok(Product { got: bytes.chunks_exact(2).map(Bf16::from_bytes).collect(), want: reference(&a, &b, m, n, k) })
 }
 
 fn reference(a: &[Bf16], b: &[Bf16], m: usize, n: usize, k: usize) -> Vec<Bf16> {
@@ -85,11 +69,7 @@ fn reference(a: &[Bf16], b: &[Bf16], m: usize, n: usize, k: usize) -> Vec<Bf16> 
     for i in 0..m {
         for j in 0..n {
             let (row, column) = (&a[i * k..][..k], &b[j * k..][..k]);
-            let sum: f32 = row
-                .iter()
-                .zip(column)
-                .map(|(x, y)| x.to_f32() * y.to_f32())
-                .sum();
+            let sum: f32 = row.iter().zip(column).map(|(x, y)| x.to_f32() * y.to_f32()).sum();
             d.push(Bf16::from_f32(sum));
         }
     }

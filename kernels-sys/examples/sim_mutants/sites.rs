@@ -49,10 +49,7 @@ pub fn sites(ptx: &str) -> Vec<Site> {
     let mut kernel = String::new();
     for (line, text) in ptx.lines().enumerate() {
         if let Some((_, rest)) = text.split_once(".entry ") {
-            kernel = rest
-                .chars()
-                .take_while(|c| c.is_alphanumeric() || *c == '_')
-                .collect();
+            kernel = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         }
         let code = text.split("//").next().unwrap_or_default();
         let trimmed = code.trim();
@@ -60,13 +57,7 @@ pub fn sites(ptx: &str) -> Vec<Site> {
             continue;
         }
         for (kind, after) in mutations(code.trim_end()) {
-            found.push(Site {
-                line,
-                kernel: kernel.clone(),
-                kind,
-                before: trimmed.to_string(),
-                after,
-            });
+            found.push(Site { line, kernel: kernel.clone(), kind, before: trimmed.to_string(), after });
         }
     }
     found
@@ -93,20 +84,13 @@ struct Instruction<'a> {
 impl<'a> Instruction<'a> {
     fn parse(code: &'a str) -> Self {
         let code = code.trim().trim_end_matches(';').trim_end();
-        let (guard, rest) = match code
-            .strip_prefix('@')
-            .and_then(|c| c.find(char::is_whitespace))
-        {
+        let (guard, rest) = match code.strip_prefix('@').and_then(|c| c.find(char::is_whitespace)) {
             Some(end) => code.split_at(end + 2),
             None => ("", code),
         };
         let rest = rest.trim_start();
         let (opcode, operands) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        Self {
-            guard,
-            opcode,
-            operands: split_operands(operands),
-        }
+        Self { guard, opcode, operands: split_operands(operands) }
     }
 
     fn with_operand(&self, index: usize, operand: &str) -> String {
@@ -166,18 +150,10 @@ fn mutations(code: &str) -> Vec<(Kind, String)> {
         }
     } else if starts(&["fence.", "membar.", "wgmma.fence"]) {
         out.push((Kind::Fence, removed()));
-    } else if starts(&[
-        "cp.async.wait_group",
-        "cp.async.bulk.wait_group",
-        "wgmma.wait_group",
-    ]) {
+    } else if starts(&["cp.async.wait_group", "cp.async.bulk.wait_group", "wgmma.wait_group"]) {
         out.push((Kind::Wait, removed()));
         out.push((Kind::Wait, i.with_larger(0, 1)));
-    } else if starts(&[
-        "cp.async.commit_group",
-        "cp.async.bulk.commit_group",
-        "wgmma.commit_group",
-    ]) {
+    } else if starts(&["cp.async.commit_group", "cp.async.bulk.commit_group", "wgmma.commit_group"]) {
         out.push((Kind::Commit, removed()));
     } else if starts(&["mbarrier.init"]) {
         out.push((Kind::Count, i.with_larger(1, 1)));
@@ -190,81 +166,43 @@ fn mutations(code: &str) -> Vec<(Kind, String)> {
         out.push((Kind::Count, removed()));
     } else if starts(&["mbarrier.try_wait", "mbarrier.test_wait"]) {
         let last = i.operands.len() - 1;
+        out.push((Kind::Wait, format!("{}setp.eq.u32 {}, 0, 0;", i.guard, i.operands[0])));
         out.push((
             Kind::Wait,
-            format!("{}setp.eq.u32 {}, 0, 0;", i.guard, i.operands[0]),
-        ));
-        out.push((
-            Kind::Wait,
-            format!(
-                "{{ .reg .b32 other; xor.b32 other, {}, 1; {} }}",
-                i.operands[last],
-                i.with_operand(last, "other")
-            ),
+            format!("{{ .reg .b32 other; xor.b32 other, {}, 1; {} }}", i.operands[last], i.with_operand(last, "other")),
         ));
     } else if starts(&["shfl.sync", "vote.sync", "redux.sync", "match."]) {
-        out.push((
-            Kind::Mask,
-            i.with_operand(i.operands.len() - 1, "0x7fffffff"),
-        ));
+        out.push((Kind::Mask, i.with_operand(i.operands.len() - 1, "0x7fffffff")));
     } else if i.opcode.contains("multicast::cluster") {
         out.push((Kind::Mask, i.with_operand(i.operands.len() - 1, "1")));
     }
 
     if starts(&["or.b64", "mov.b64", "mov.u64"])
-        && let Some((at, bits)) =
-            last_number(&i).filter(|(_, bits)| bits >> 61 != 0 && bits >> 63 == 0)
+        && let Some((at, bits)) = last_number(&i).filter(|(_, bits)| bits >> 61 != 0 && bits >> 63 == 0)
     {
         // The swizzle mode, and the distance between groups of eight rows.
-        out.push((
-            Kind::Descriptor,
-            i.with_operand(at, &(bits ^ (3 << 62)).to_string()),
-        ));
-        out.push((
-            Kind::Descriptor,
-            i.with_operand(at, &(bits ^ (96 << 32)).to_string()),
-        ));
+        out.push((Kind::Descriptor, i.with_operand(at, &(bits ^ (3 << 62)).to_string())));
+        out.push((Kind::Descriptor, i.with_operand(at, &(bits ^ (96 << 32)).to_string())));
     }
     if starts(&["xor.b32"]) {
-        out.push((
-            Kind::Swizzle,
-            format!("{}mov.b32 {}, {};", i.guard, i.operands[0], i.operands[1]),
-        ));
+        out.push((Kind::Swizzle, format!("{}mov.b32 {}, {};", i.guard, i.operands[0], i.operands[1])));
     }
     if let Some(opcode) = other_comparison(i.opcode) {
         out.push((Kind::Bound, i.with_opcode(&opcode)));
     }
-    if starts(&[
-        "ld.global",
-        "st.global",
-        "ld.shared",
-        "st.shared",
-        "ldmatrix",
-        "stmatrix",
-        "atom.",
-        "red.",
-    ]) && let Some(at) = i.operands.iter().position(|o| o.starts_with('['))
+    if starts(&["ld.global", "st.global", "ld.shared", "st.shared", "ldmatrix", "stmatrix", "atom.", "red."])
+        && let Some(at) = i.operands.iter().position(|o| o.starts_with('['))
     {
         let step = access_bytes(i.opcode);
         let address = i.operands[at].trim_matches(['[', ']']);
-        out.push((
-            Kind::Offset,
-            i.with_operand(at, &format!("[{}]", moved(address, step))),
-        ));
+        out.push((Kind::Offset, i.with_operand(at, &format!("[{}]", moved(address, step)))));
     }
     if starts(&["add.s32", "add.s64"])
         && let Some((at, bits)) = last_number(&i)
     {
         // By its lowest bit: nvcc masks away what it knows to be zero, and a matrix descriptor drops four bits.
-        let delta = if bits == 0 {
-            1
-        } else {
-            1 << bits.trailing_zeros()
-        };
-        out.push((
-            Kind::Offset,
-            i.with_operand(at, &(bits as i64).wrapping_add(delta).to_string()),
-        ));
+        let delta = if bits == 0 { 1 } else { 1 << bits.trailing_zeros() };
+        out.push((Kind::Offset, i.with_operand(at, &(bits as i64).wrapping_add(delta).to_string())));
     }
     out
 }
@@ -273,11 +211,7 @@ fn mutations(code: &str) -> Vec<(Kind, String)> {
 fn last_number(i: &Instruction<'_>) -> Option<(usize, u64)> {
     let at = i.operands.len().checked_sub(1)?;
     let text = i.operands[at];
-    let value = text
-        .parse::<i64>()
-        .ok()
-        .map(|v| v as u64)
-        .or_else(|| text.parse().ok())?;
+    let value = text.parse::<i64>().ok().map(|v| v as u64).or_else(|| text.parse().ok())?;
     Some((at, value))
 }
 
@@ -308,25 +242,15 @@ fn access_bytes(opcode: &str) -> u64 {
     }
     let element = opcode.rsplit('.').find_map(|part| {
         let digits = part.trim_start_matches(|c: char| c.is_ascii_alphabetic());
-        digits
-            .parse::<u64>()
-            .ok()
-            .filter(|bits| part.len() > digits.len() && bits % 8 == 0)
+        digits.parse::<u64>().ok().filter(|bits| part.len() > digits.len() && bits % 8 == 0)
     });
-    let count = if opcode.contains(".v4") {
-        4
-    } else {
-        1 + u64::from(opcode.contains(".v2"))
-    };
+    let count = if opcode.contains(".v4") { 4 } else { 1 + u64::from(opcode.contains(".v2")) };
     element.unwrap_or(32) / 8 * count
 }
 
 /// An address expression `register` or `register+number`, moved by some bytes.
 fn moved(address: &str, bytes: u64) -> String {
-    match address
-        .split_once('+')
-        .and_then(|(base, n)| Some((base, n.parse::<i64>().ok()?)))
-    {
+    match address.split_once('+').and_then(|(base, n)| Some((base, n.parse::<i64>().ok()?))) {
         Some((base, offset)) => format!("{base}+{}", offset + bytes as i64),
         None => format!("{address}+{bytes}"),
     }

@@ -14,26 +14,15 @@ use super::virtual_gpu::{Bf16, Element, Random, Trouble, VirtualGpu};
 /// Runs the launches for `kernel` with `ptx` in place of its module. Inputs depend on `inputs_seed` alone, the schedule
 /// on `schedule_seed`. The hash covers every output; an error says what was found instead. With `verify` a product of
 /// the pipeline that is wrong is an error too; the RMSNorm kernels have tests of their own for that.
-pub fn run(
-    kernel: &str,
-    ptx: &str,
-    inputs_seed: u64,
-    schedule_seed: u64,
-    verify: bool,
-) -> Result<u64, String> {
-    let gpu = VirtualGpu::new(schedule_seed)
-        .ok_or("built without kernels: run `cargo xtask setup-cuda`")?;
+pub fn run(kernel: &str, ptx: &str, inputs_seed: u64, schedule_seed: u64, verify: bool) -> Result<u64, String> {
+    let gpu = VirtualGpu::new(schedule_seed).ok_or("built without kernels: run `cargo xtask setup-cuda`")?;
     let mut random = Random::seeded(inputs_seed);
     let mut hasher = DefaultHasher::new();
     if kernel == pipeline::KERNEL {
         let module = Arc::new(Module::load(ptx).map_err(|e| format!("refused at load: {e}"))?);
         // Every number of steps up to twice around the ring, and many; then tiles that the tensors end in.
         let depths = [8, 64, 128, 192, 200, 256, 320, 384, 400, 1000];
-        for shape in depths
-            .map(|k| (256, 128, k))
-            .into_iter()
-            .chain([(300, 200, 328)])
-        {
+        for shape in depths.map(|k| (256, 128, k)).into_iter().chain([(300, 200, 328)]) {
             let product = pipeline::product(gpu.machine(), &module, shape, &mut random)?;
             hash_elements(&product.got, &mut hasher);
             if verify && product.got != product.want {
@@ -42,8 +31,7 @@ pub fn run(
         }
         return Ok(hasher.finish());
     }
-    gpu.replace_module("norm/rms_norm", ptx)
-        .map_err(|e| format!("refused at load: {e}"))?;
+    gpu.replace_module("norm/rms_norm", ptx).map_err(|e| format!("refused at load: {e}"))?;
     let outcome = match kernel {
         "rms_norm_fwd_bf16" => forward_shapes::<Bf16>(&gpu, &mut random, &mut hasher),
         "rms_norm_fwd_f32" => forward_shapes::<f32>(&gpu, &mut random, &mut hasher),
@@ -52,9 +40,7 @@ pub fn run(
         "rms_norm_bwd_dw" => dw_shapes(&gpu, &mut random, &mut hasher),
         other => return Err(format!("no launches are known for {other}")),
     };
-    outcome
-        .map(|()| hasher.finish())
-        .map_err(|trouble| trouble.to_string())
+    outcome.map(|()| hasher.finish()).map_err(|trouble| trouble.to_string())
 }
 
 /// Widths that end inside each of the pieces that the threads take: unaligned rows in pieces of 384, then aligned rows
@@ -97,13 +83,8 @@ fn backward_shapes<T: Element>(
     for (n, (h, pad)) in widths::<T>().into_iter().enumerate() {
         let inputs = Inputs::<T>::new(random, (7, h, pad));
         let x_out = inputs.x_out(true);
-        let case = BackwardCase {
-            naive: false,
-            grid: [2, 5][n % 2],
-            block_tokens: 2,
-            accumulate: n % 2 == 0,
-            shift: 0,
-        };
+        let case =
+            BackwardCase { naive: false, grid: [2, 5][n % 2], block_tokens: 2, accumulate: n % 2 == 0, shift: 0 };
         let left = backward(gpu, &inputs, &x_out, case)?;
         hash_elements(&left.d_res, hasher);
         hash_elements(&left.dw, hasher);
@@ -111,21 +92,11 @@ fn backward_shapes<T: Element>(
     Ok(())
 }
 
-fn dw_shapes(
-    gpu: &VirtualGpu,
-    random: &mut Random,
-    hasher: &mut DefaultHasher,
-) -> Result<(), Trouble> {
-    for (n, blocks) in [0usize, 1, 15, 17, 101, 16 * 8, 16 * 17 - 3]
-        .into_iter()
-        .enumerate()
-    {
+fn dw_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) -> Result<(), Trouble> {
+    for (n, blocks) in [0usize, 1, 15, 17, 101, 16 * 8, 16 * 17 - 3].into_iter().enumerate() {
         let h = [45, 32, 7][n % 3];
         let partial: Vec<f32> = random.elements(blocks * h, 0.0, 1.0);
-        let (source, dw) = (
-            gpu.upload(&partial),
-            gpu.upload(&random.elements::<f32>(h, 0.0, 1.0)),
-        );
+        let (source, dw) = (gpu.upload(&partial), gpu.upload(&random.elements::<f32>(h, 0.0, 1.0)));
         let params = RmsNormBwdDwParams {
             dw_partial: source.address,
             dw: dw.address,

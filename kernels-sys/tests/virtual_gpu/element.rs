@@ -98,8 +98,6 @@ impl Random {
 
     /// `count` normal elements.
     pub fn elements<T: Element>(&mut self, count: usize, mean: f32, deviation: f32) -> Vec<T> {
-        (0..count)
-            .map(|_| T::from_f32(mean + self.normal(deviation)))
-            .collect()
+        (0..count).map(|_| T::from_f32(mean + self.normal(deviation))).collect()
     }
 }

@@ -11,9 +11,7 @@ use std::sync::Arc;
 
 pub use element::{Bf16, Element, Random};
 use kernels_sys::{Arch, KernelParams};
-use ptx_sim::exec::{
-    Fault, GlobalMemory, Launch, LaunchReport, LoadError, LoadedModule, Machine, Module, Settings,
-};
+use ptx_sim::exec::{Fault, GlobalMemory, Launch, LaunchReport, LoadError, LoadedModule, Machine, Module, Settings};
 
 /// Why a launch is not as it should be.
 #[derive(Debug)]
@@ -57,54 +55,25 @@ impl VirtualGpu {
             eprintln!("no kernels to test: {why}");
             return None;
         }
-        let settings = Settings {
-            seed,
-            ..Settings::default()
-        };
+        let settings = Settings { seed, ..Settings::default() };
         let memory = Arc::new(GlobalMemory::new(1, settings.memory_bytes));
-        Some(Self {
-            machine: Machine::new(settings, memory, 0),
-            modules: RefCell::default(),
-        })
+        Some(Self { machine: Machine::new(settings, memory, 0), modules: RefCell::default() })
     }
 
     /// A buffer of `bytes` bytes that starts `shift` bytes after a 16-byte boundary, between guard bytes.
     /// It holds guard bytes too until something is written, so that an output that is left out shows.
     pub fn buffer(&self, bytes: usize, shift: u64) -> Buffer<'_> {
         let whole = GUARD_BYTES * 2 + shift + bytes as u64;
-        let base = self
-            .machine
-            .memory()
-            .allocate(0, whole)
-            .expect("memory for a test buffer");
-        let buffer = Buffer {
-            gpu: self,
-            base,
-            whole,
-            address: base + GUARD_BYTES + shift,
-            bytes,
-        };
-        self.machine
-            .memory()
-            .fill(base, &[GUARD], whole as usize)
-            .expect("the buffer is live");
+        let base = self.machine.memory().allocate(0, whole).expect("memory for a test buffer");
+        let buffer = Buffer { gpu: self, base, whole, address: base + GUARD_BYTES + shift, bytes };
+        self.machine.memory().fill(base, &[GUARD], whole as usize).expect("the buffer is live");
         buffer
     }
 
     /// A buffer without guard bytes and contents, which takes room only where it is touched.
     pub fn sparse_buffer(&self, bytes: usize) -> Buffer<'_> {
-        let base = self
-            .machine
-            .memory()
-            .allocate(0, bytes as u64)
-            .expect("memory for a test buffer");
-        Buffer {
-            gpu: self,
-            base,
-            whole: bytes as u64,
-            address: base,
-            bytes,
-        }
+        let base = self.machine.memory().allocate(0, bytes as u64).expect("memory for a test buffer");
+        Buffer { gpu: self, base, whole: bytes as u64, address: base, bytes }
     }
 
     /// A buffer that holds these elements.
@@ -115,24 +84,12 @@ impl VirtualGpu {
     }
 
     /// Launches a kernel of the table with its parameter block.
-    pub fn launch<P: KernelParams>(
-        &self,
-        name: &str,
-        grid: u64,
-        params: &P,
-    ) -> Result<LaunchReport, Trouble> {
-        let kernel =
-            kernels_sys::kernel(name, Arch::Sm90a).unwrap_or_else(|| panic!("no kernel {name}"));
-        assert_eq!(
-            kernel.params,
-            P::NAME,
-            "{name} takes another parameter block"
-        );
+    pub fn launch<P: KernelParams>(&self, name: &str, grid: u64, params: &P) -> Result<LaunchReport, Trouble> {
+        let kernel = kernels_sys::kernel(name, Arch::Sm90a).unwrap_or_else(|| panic!("no kernel {name}"));
+        assert_eq!(kernel.params, P::NAME, "{name} takes another parameter block");
         let module = self.module(kernel.module);
         // SAFETY: a parameter block is plain data of this size without padding that is read as bytes here only.
-        let bytes = unsafe {
-            std::slice::from_raw_parts((params as *const P).cast::<u8>(), size_of::<P>())
-        };
+        let bytes = unsafe { std::slice::from_raw_parts((params as *const P).cast::<u8>(), size_of::<P>()) };
         Ok(self.machine.launch(&Launch {
             grid: [u32::try_from(grid).expect("a grid of 32 bits"), 1, 1],
             block: [kernel.block_threads, 1, 1],
@@ -145,10 +102,7 @@ impl VirtualGpu {
     /// Takes this PTX in place of the embedded image of a module.
     pub fn replace_module(&self, name: &'static str, ptx: &str) -> Result<(), LoadError> {
         let module = Module::load(ptx)?;
-        let loaded = self
-            .machine
-            .load(Arc::new(module))
-            .expect("room for the variables of a module");
+        let loaded = self.machine.load(Arc::new(module)).expect("room for the variables of a module");
         self.modules.borrow_mut().insert(name, Arc::new(loaded));
         Ok(())
     }
@@ -164,11 +118,7 @@ impl VirtualGpu {
             let image = kernels_sys::image(name, Arch::Sm90a).expect("an image for sm_90a");
             let text = image.ptx().to_str().expect("PTX is ASCII");
             let module = Module::load(text).unwrap_or_else(|e| panic!("{name}: {e}"));
-            Arc::new(
-                self.machine
-                    .load(Arc::new(module))
-                    .unwrap_or_else(|e| panic!("{name}: {e}")),
-            )
+            Arc::new(self.machine.load(Arc::new(module)).unwrap_or_else(|e| panic!("{name}: {e}")))
         });
         loaded.clone()
     }
@@ -189,49 +139,26 @@ impl Buffer<'_> {
     pub fn write<T: Element>(&self, first: usize, elements: &[T]) {
         assert!((first + elements.len()) * size_of::<T>() <= self.bytes);
         let bytes: Vec<u8> = elements.iter().flat_map(|e| e.to_bytes()).collect();
-        self.gpu
-            .machine
-            .memory()
-            .write(self.address + (first * size_of::<T>()) as u64, &bytes)
-            .expect("live");
+        self.gpu.machine.memory().write(self.address + (first * size_of::<T>()) as u64, &bytes).expect("live");
     }
 
     /// Reads `count` elements from element `first` on.
     pub fn read<T: Element>(&self, first: usize, count: usize) -> Vec<T> {
         let mut bytes = vec![0; count * size_of::<T>()];
-        self.gpu
-            .machine
-            .memory()
-            .read(self.address + (first * size_of::<T>()) as u64, &mut bytes)
-            .expect("live");
-        bytes
-            .chunks_exact(size_of::<T>())
-            .map(T::from_bytes)
-            .collect()
+        self.gpu.machine.memory().read(self.address + (first * size_of::<T>()) as u64, &mut bytes).expect("live");
+        bytes.chunks_exact(size_of::<T>()).map(T::from_bytes).collect()
     }
 
     /// Checks that the bytes around the buffer are untouched, and, in rows of `stride` elements, those after column `h`.
-    pub fn check_guards<T: Element>(
-        &self,
-        what: &str,
-        rows: usize,
-        stride: usize,
-        h: usize,
-    ) -> Result<(), Trouble> {
+    pub fn check_guards<T: Element>(&self, what: &str, rows: usize, stride: usize, h: usize) -> Result<(), Trouble> {
         let check = |from: u64, to: u64| {
             let mut bytes = vec![0; (to - from) as usize];
-            self.gpu
-                .machine
-                .memory()
-                .read(from, &mut bytes)
-                .expect("live");
+            self.gpu.machine.memory().read(from, &mut bytes).expect("live");
             match bytes.iter().position(|b| *b != GUARD) {
                 None => Ok(()),
                 Some(at) => {
                     let at = from as i64 - self.address as i64 + at as i64;
-                    Err(Trouble::Guard(format!(
-                        "byte {at} of {what} was written and is none of its elements"
-                    )))
+                    Err(Trouble::Guard(format!("byte {at} of {what} was written and is none of its elements")))
                 }
             }
         };

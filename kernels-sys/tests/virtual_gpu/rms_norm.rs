@@ -38,11 +38,7 @@ impl<T: Element> Inputs<T> {
     /// x' of the forward pass.
     pub fn x_out(&self, with_b: bool) -> Vec<T> {
         let add = |(x, b): (&T, &T)| {
-            if with_b {
-                T::from_f32(x.to_f32() + b.to_f32())
-            } else {
-                *x
-            }
+            if with_b { T::from_f32(x.to_f32() + b.to_f32()) } else { *x }
         };
         self.x.iter().zip(&self.b).map(add).collect()
     }
@@ -67,9 +63,7 @@ pub fn rows<'a, T: Element>(
 
 /// What [`rows`] laid out.
 pub fn read_rows<T: Element>(buffer: &Buffer<'_>, t: usize, h: usize, stride: usize) -> Vec<T> {
-    (0..t)
-        .flat_map(|row| buffer.read::<T>(row * stride, h))
-        .collect()
+    (0..t).flat_map(|row| buffer.read::<T>(row * stride, h)).collect()
 }
 
 /// 1 / rms of a row in f64.
@@ -116,11 +110,7 @@ pub struct ForwardCase<'a> {
 }
 
 /// One forward launch.
-pub fn forward<T: Element>(
-    gpu: &VirtualGpu,
-    inputs: &Inputs<T>,
-    case: ForwardCase<'_>,
-) -> Result<Forward<T>, Trouble> {
+pub fn forward<T: Element>(gpu: &VirtualGpu, inputs: &Inputs<T>, case: ForwardCase<'_>) -> Result<Forward<T>, Trouble> {
     let Inputs { t, h, stride, .. } = *inputs;
     let x = rows(gpu, &inputs.x, t, h, stride, case.shift);
     let b = rows(gpu, &inputs.b, t, h, stride, case.shift);
@@ -128,26 +118,14 @@ pub fn forward<T: Element>(
     let y = rows::<T>(gpu, &[], t, h, stride, case.shift);
     let w = gpu.upload(&inputs.w);
     let rstd = gpu.buffer(t * 4, 0);
-    let x_out = if case.x_out == XOut::InPlace {
-        &x
-    } else {
-        &out
-    };
+    let x_out = if case.x_out == XOut::InPlace { &x } else { &out };
     let params = RmsNormFwdParams {
         x: x.address,
         b: if case.with_b { b.address } else { 0 },
-        x_out: if case.x_out == XOut::Absent {
-            0
-        } else {
-            x_out.address
-        },
+        x_out: if case.x_out == XOut::Absent { 0 } else { x_out.address },
         y: y.address,
         w: w.address,
-        rstd: if case.x_out == XOut::Absent {
-            0
-        } else {
-            rstd.address
-        },
+        rstd: if case.x_out == XOut::Absent { 0 } else { rstd.address },
         x_stride: stride as i64,
         b_stride: stride as i64,
         x_out_stride: stride as i64,
@@ -156,11 +134,7 @@ pub fn forward<T: Element>(
         h: h as i32,
         eps: EPS,
     };
-    let report = gpu.launch(
-        &format!("{}_{}", case.kernel, T::SUFFIX),
-        case.grid,
-        &params,
-    )?;
+    let report = gpu.launch(&format!("{}_{}", case.kernel, T::SUFFIX), case.grid, &params)?;
     for (name, buffer) in [("x", &x), ("b", &b), ("x_out", &out), ("y", &y)] {
         buffer.check_guards::<T>(name, t, stride, h)?;
     }
@@ -202,25 +176,11 @@ pub fn backward<T: Element>(
     let Inputs { t, h, stride, .. } = *inputs;
     let dy = rows(gpu, &inputs.dy, t, h, stride, case.shift);
     let x = rows(gpu, x_out, t, h, stride, case.shift);
-    let d_res = rows(
-        gpu,
-        if case.accumulate { &inputs.d_res } else { &[] },
-        t,
-        h,
-        stride,
-        case.shift,
-    );
+    let d_res = rows(gpu, if case.accumulate { &inputs.d_res } else { &[] }, t, h, stride, case.shift);
     let w = gpu.upload(&inputs.w);
-    let rstd: Vec<f32> = x_out
-        .chunks_exact(h)
-        .map(|row| rstd_f64(row) as f32)
-        .collect();
+    let rstd: Vec<f32> = x_out.chunks_exact(h).map(|row| rstd_f64(row) as f32).collect();
     let rstd = gpu.upload(&rstd);
-    let blocks = if case.naive {
-        1
-    } else {
-        t.div_ceil(case.block_tokens)
-    };
+    let blocks = if case.naive { 1 } else { t.div_ceil(case.block_tokens) };
     let dw_partial = gpu.buffer(blocks * h * 4, 0);
     let dw = gpu.buffer(h * 4, 0);
     if case.accumulate {
@@ -261,9 +221,5 @@ pub fn backward<T: Element>(
     }
     dw_partial.check_guards::<f32>("dw_partial", 1, blocks * h, blocks * h)?;
     dw.check_guards::<f32>("dw", 1, h, h)?;
-    Ok(Backward {
-        d_res: read_rows(&d_res, t, h, stride),
-        dw: dw.read(0, h),
-        counts: [report.counts, reduced.counts],
-    })
+    Ok(Backward { d_res: read_rows(&d_res, t, h, stride), dw: dw.read(0, h), counts: [report.counts, reduced.counts] })
 }

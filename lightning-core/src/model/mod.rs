@@ -23,7 +23,7 @@ use crate::error::CoreError;
 use crate::layout::{Layout, Part, Role, initial_value};
 use crate::ops::LossScale;
 use crate::optim::Schedule;
-use crate::program::Persistent;
+use crate::program::{Persistent, Recompute};
 use crate::tensor::{DType, Tensor};
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -121,6 +121,8 @@ pub struct ModelSpec {
     pub routing: Routing,
     /// Whether there are gradients and an optimizer.
     pub training: Training,
+    /// What the backward pass computes again instead of keeping it.
+    pub recompute: Recompute,
 }
 
 /// A model with its persistent tensors; builds programs.

@@ -41,6 +41,14 @@ impl Model {
     /// # Errors
     /// `Shape` if the recorded program is not well-formed.
     pub fn micro_batch(&self, kind: ProgramKind, trace: Trace) -> Result<Program, CoreError> {
+        let mut program = self.record(kind, trace);
+        program.recompute(&self.spec.recompute);
+        program.place()?;
+        Ok(program)
+    }
+
+    /// The program of one micro-batch before recomputation and placement, for passes and planners.
+    pub fn record(&self, kind: ProgramKind, trace: Trace) -> Program {
         let backward = kind != ProgramKind::Evaluate;
         assert!(!backward || self.spec.training != Training::Off, "the model was laid out without gradients");
         let mut builder = Builder::new(&self.persistent, kind == ProgramKind::TrainFirst);
@@ -83,7 +91,7 @@ impl Model {
             let (dtable, accumulate) = cx.gradient(self.layout.embedding);
             cx.push(EmbeddingBwd { ids: self.inputs.ids, dy: dx, dtable, accumulate });
         }
-        cx.builder.finish(match kind {
+        cx.builder.record(match kind {
             ProgramKind::TrainFirst => "train_first",
             ProgramKind::Train => "train",
             ProgramKind::Evaluate => "evaluate",

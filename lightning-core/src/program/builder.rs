@@ -48,7 +48,6 @@ impl Persistent {
 /// Records operations and arena buffers.
 pub struct Builder {
     buffers: Vec<Buffer>,
-    persistent: usize,
     nodes: Vec<Node>,
     regions: Vec<String>,
     kept: Vec<(String, Tensor)>,
@@ -62,7 +61,6 @@ impl Builder {
     pub fn new(persistent: &Persistent, overwrite_gradients: bool) -> Self {
         Self {
             buffers: persistent.buffers.clone(),
-            persistent: persistent.buffers.len(),
             nodes: Vec::new(),
             regions: vec!["program".to_string()],
             kept: Vec::new(),
@@ -104,11 +102,46 @@ impl Builder {
         !(first && self.overwrite_gradients)
     }
 
-    /// Places every arena buffer and checks the list: nothing is read before it is written, and no operation writes a
-    /// tensor that overlaps another of its operands.
-    pub fn finish(mut self, name: &'static str) -> Result<Program, CoreError> {
+    /// Checks the list and places every arena buffer: [`Builder::record`], then [`Program::place`].
+    pub fn finish(self, name: &'static str) -> Result<Program, CoreError> {
+        let mut program = self.record(name);
+        program.place()?;
+        Ok(program)
+    }
+
+    /// The list as it is, for passes that rewrite it before it is placed.
+    pub fn record(self, name: &'static str) -> Program {
+        Program {
+            name,
+            buffers: self.buffers,
+            nodes: self.nodes,
+            regions: self.regions,
+            arena_bytes: 0,
+            outputs: self.kept,
+        }
+    }
+}
+
+impl Program {
+    /// Checks the list and places every arena buffer by its lifetime.
+    ///
+    /// # Errors
+    /// `Shape` when something is read before it is written, or an operation writes a tensor that overlaps another of its
+    /// operands.
+    pub fn place(&mut self) -> Result<(), CoreError> {
         self.check()?;
+        self.find_lifetimes();
+        let persistent = self.buffers.iter().take_while(|b| b.space != Space::Arena).count();
+        self.arena_bytes = placement::place(&mut self.buffers[persistent..]);
+        Ok(())
+    }
+
+    /// Finds the first and the last operation that touch every buffer.
+    pub fn find_lifetimes(&mut self) {
         let end = self.nodes.len();
+        for buffer in &mut self.buffers {
+            buffer.lifetime = (usize::MAX, 0);
+        }
         for (index, node) in self.nodes.iter().enumerate() {
             let buffers = &mut self.buffers;
             node.op.operands(&mut |_, tensor, _| {
@@ -116,25 +149,13 @@ impl Builder {
                 *life = (life.0.min(index), life.1.max(index));
             });
         }
-        for (_, tensor) in &self.kept {
+        for (_, tensor) in &self.outputs {
             self.buffers[tensor.buffer.0 as usize].lifetime.1 = end;
         }
-        let arena_bytes = placement::place(&mut self.buffers[self.persistent..]);
-        Ok(Program {
-            name,
-            buffers: self.buffers,
-            nodes: self.nodes,
-            regions: self.regions,
-            arena_bytes,
-            outputs: self.kept,
-        })
     }
 
     fn check(&self) -> Result<(), CoreError> {
-        let mut written = vec![false; self.buffers.len()];
-        for flag in written.iter_mut().take(self.persistent) {
-            *flag = true;
-        }
+        let mut written: Vec<bool> = self.buffers.iter().map(|b| b.space != Space::Arena).collect();
         for node in &self.nodes {
             let mut operands: Vec<(&'static str, Tensor, Access)> = Vec::new();
             node.op.operands(&mut |name, tensor, access| operands.push((name, tensor, access)));

@@ -6,10 +6,15 @@
 mod builder;
 mod op;
 mod placement;
+mod recompute;
+mod retarget;
+mod timeline;
 
 pub use builder::{Builder, Persistent};
 pub use op::{Access, Op, Operation};
 pub use placement::ARENA_ALIGNMENT;
+pub use recompute::{LayerRecompute, Recompute};
+pub use timeline::{Peak, Traffic};
 
 use crate::tensor::{BufferId, DType, Tensor};
 use alloc::string::String;

@@ -8,10 +8,7 @@ use super::dataset::{Targets, has_blend_layer};
 use super::{BlendSpec, BlendedDataset, normalize};
 use crate::cache::IndexCache;
 use crate::error::{DataError, Result};
-use crate::gpt::{
-    DocumentRange, Documents, GptDataset, GptOptions, MockDocuments, SampleBuffers, SampleSlot,
-    Split,
-};
+use crate::gpt::{DocumentRange, Documents, GptDataset, GptOptions, MockDocuments, SampleBuffers, SampleSlot, Split};
 use crate::gpt_batches::Samples;
 use crate::indexed::IndexedDataset;
 use crate::parallel::map_in_order;
@@ -104,15 +101,8 @@ impl PretrainData {
                 let sources = open(&[blend], settings.threads)?;
                 for (i, slot) in out.iter_mut().enumerate() {
                     if matrix.bookends[i].is_some() {
-                        let range = |count| {
-                            matrix.ranges(count)[i].unwrap_or(DocumentRange { begin: 0, end: 0 })
-                        };
-                        let builder = SplitBuilder {
-                            settings,
-                            cache: &cache,
-                            split: Split::ALL[i],
-                            sources: &sources,
-                        };
+                        let range = |count| matrix.ranges(count)[i].unwrap_or(DocumentRange { begin: 0, end: 0 });
+                        let builder = SplitBuilder { settings, cache: &cache, split: Split::ALL[i], sources: &sources };
                         *slot = builder.build(blend, has_blend_layer(blend, false), range)?;
                     }
                 }
@@ -122,39 +112,23 @@ impl PretrainData {
                 let sources = open(&all, settings.threads)?;
                 for (i, (slot, blend)) in out.iter_mut().zip(blends).enumerate() {
                     if let Some(blend) = blend {
-                        let builder = SplitBuilder {
-                            settings,
-                            cache: &cache,
-                            split: Split::ALL[i],
-                            sources: &sources,
-                        };
-                        let range = |count| DocumentRange {
-                            begin: 0,
-                            end: count,
-                        };
+                        let builder = SplitBuilder { settings, cache: &cache, split: Split::ALL[i], sources: &sources };
+                        let range = |count| DocumentRange { begin: 0, end: count };
                         *slot = builder.build(blend, has_blend_layer(blend, true), range)?;
                     }
                 }
             }
             PretrainData::Mock { vocab_size } => {
-                let documents: Arc<dyn Documents> =
-                    Arc::new(MockDocuments::new(*vocab_size, settings.options.eod));
+                let documents: Arc<dyn Documents> = Arc::new(MockDocuments::new(*vocab_size, settings.options.eod));
                 let ranges = SplitMatrix::parse("1,1,1")?.ranges(documents.len());
                 for (i, slot) in out.iter_mut().enumerate() {
                     let (Some(range), wanted) = (ranges[i], settings.samples[i]) else {
                         continue;
                     };
                     if wanted != Some(0) {
-                        let dataset = GptDataset::build(
-                            documents.clone(),
-                            range,
-                            Split::ALL[i],
-                            wanted,
-                            &settings.options,
-                        )?;
-                        *slot = Some(PretrainSamples::Single(
-                            dataset.with_vocab_size(settings.vocab_size),
-                        ));
+                        let dataset =
+                            GptDataset::build(documents.clone(), range, Split::ALL[i], wanted, &settings.options)?;
+                        *slot = Some(PretrainSamples::Single(dataset.with_vocab_size(settings.vocab_size)));
                     }
                 }
             }
@@ -170,14 +144,8 @@ fn open(blends: &[&BlendSpec], threads: usize) -> Result<Sources> {
     let mut prefixes: Vec<&String> = blends.iter().flat_map(|b| &b.prefixes).collect();
     prefixes.sort();
     prefixes.dedup();
-    let opened = map_in_order(&prefixes, threads, |prefix| {
-        IndexedDataset::open_validated(prefix.as_str())
-    })?;
-    Ok(prefixes
-        .into_iter()
-        .cloned()
-        .zip(opened.into_iter().map(Arc::new))
-        .collect())
+    let opened = map_in_order(&prefixes, threads, |prefix| IndexedDataset::open_validated(prefix.as_str()))?;
+    Ok(prefixes.into_iter().cloned().zip(opened.into_iter().map(Arc::new)).collect())
 }
 
 struct SplitBuilder<'a> {
@@ -199,15 +167,12 @@ impl SplitBuilder<'_> {
             return Ok(None);
         }
         let source = |prefix: &String| {
-            self.sources
-                .get(prefix)
-                .cloned()
-                .ok_or_else(|| DataError::Setting {
-                    name: "blend",
-                    expected: "a prefix that was opened".into(),
-                    found: prefix.clone(),
-                    hint: "check the blend",
-                })
+            self.sources.get(prefix).cloned().ok_or_else(|| DataError::Setting {
+                name: "blend",
+                expected: "a prefix that was opened".into(),
+                found: prefix.clone(),
+                hint: "check the blend",
+            })
         };
         let gpt = |(prefix, wanted): &(&String, Option<u64>)| {
             let documents = source(prefix)?;
@@ -220,19 +185,13 @@ impl SplitBuilder<'_> {
             Ok(dataset.with_vocab_size(self.settings.vocab_size))
         };
         if !layer {
-            return Ok(Some(PretrainSamples::Single(gpt(&(
-                &blend.prefixes[0],
-                wanted,
-            ))?)));
+            return Ok(Some(PretrainSamples::Single(gpt(&(&blend.prefixes[0], wanted))?)));
         }
         let weights = blend.weights.as_deref().map(normalize);
         let (per_source, size) = match (&weights, wanted) {
             (Some(weights), Some(size)) => {
                 let targets = Targets::new(weights, size);
-                (
-                    targets.built.iter().copied().map(Some).collect(),
-                    Some(targets.size()),
-                )
+                (targets.built.iter().copied().map(Some).collect(), Some(targets.size()))
             }
             (_, size) => (vec![None; blend.prefixes.len()], size),
         };

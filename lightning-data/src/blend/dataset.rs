@@ -30,14 +30,8 @@ pub(super) struct Targets {
 
 impl Targets {
     pub(super) fn new(normalized: &[f64], size: u64) -> Targets {
-        let given: Vec<u64> = normalized
-            .iter()
-            .map(|w| (size as f64 * w).ceil() as u64)
-            .collect();
-        let built = given
-            .iter()
-            .map(|&n| (n as f64 * (1.0 + SURPLUS)).ceil() as u64)
-            .collect();
+        let given: Vec<u64> = normalized.iter().map(|w| (size as f64 * w).ceil() as u64).collect();
+        let built = given.iter().map(|&n| (n as f64 * (1.0 + SURPLUS)).ceil() as u64).collect();
         Targets { given, built }
     }
 
@@ -62,11 +56,7 @@ impl BlendedDataset {
     ) -> Result<BlendedDataset> {
         let lengths: Vec<u64> = sources.iter().map(GptDataset::len).collect();
         if let Some(i) = lengths.iter().position(|&n| n == 0) {
-            return Err(DataError::Oversampled {
-                source: sources[i].name(),
-                wanted: 0,
-                available: 0,
-            });
+            return Err(DataError::Oversampled { source: sources[i].name(), wanted: 0, available: 0 });
         }
         let by_length: Vec<f64> = lengths.iter().map(|&n| n as f64).collect();
         let (weights, size) = match (weights, size) {
@@ -101,10 +91,7 @@ impl BlendedDataset {
                     &description,
                     |key| {
                         let [source, sample] = paths(key);
-                        Ok(Picks {
-                            source: map_array(&source)?,
-                            sample: map_array(&sample)?,
-                        })
+                        Ok(Picks { source: map_array(&source)?, sample: map_array(&sample)? })
                     },
                     pick,
                     |key, picks: &Picks| {
@@ -116,11 +103,7 @@ impl BlendedDataset {
             }
             _ => pick()?,
         };
-        let dataset = BlendedDataset {
-            sources,
-            weights,
-            picks,
-        };
+        let dataset = BlendedDataset { sources, weights, picks };
         dataset.check()?;
         Ok(dataset)
     }
@@ -129,10 +112,7 @@ impl BlendedDataset {
         let mut largest = vec![-1i64; self.sources.len()];
         let mut broken = self.picks.source.len() != self.picks.sample.len();
         for (&source, &sample) in self.picks.source.iter().zip(self.picks.sample.iter()) {
-            match usize::try_from(source)
-                .ok()
-                .and_then(|s| largest.get_mut(s))
-            {
+            match usize::try_from(source).ok().and_then(|s| largest.get_mut(s)) {
                 Some(l) if sample >= 0 => *l = (*l).max(sample),
                 _ => broken = true,
             }
@@ -186,14 +166,8 @@ impl Samples for BlendedDataset {
             SampleSlot::Filler => 0,
         };
         let index = at as usize;
-        let (Some(&source), Some(&sample)) =
-            (self.picks.source.get(index), self.picks.sample.get(index))
-        else {
-            return Err(DataError::Exhausted {
-                what: "blend".into(),
-                consumed: at,
-                available: self.len(),
-            });
+        let (Some(&source), Some(&sample)) = (self.picks.source.get(index), self.picks.sample.get(index)) else {
+            return Err(DataError::Exhausted { what: "blend".into(), consumed: at, available: self.len() });
         };
         let source = source as usize;
         let slot = match slot {

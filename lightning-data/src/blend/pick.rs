@@ -34,11 +34,7 @@ fn most_behind(weights: &[f64], taken: &[f64], s: f64) -> usize {
     for (w, t) in (&mut w).zip(&mut t) {
         for lane in 0..LANES {
             let behind = w[lane] * s - t[lane];
-            top[lane] = if behind > top[lane] {
-                behind
-            } else {
-                top[lane]
-            };
+            top[lane] = if behind > top[lane] { behind } else { top[lane] };
         }
     }
     let mut largest = f64::MIN;
@@ -49,11 +45,7 @@ fn most_behind(weights: &[f64], taken: &[f64], s: f64) -> usize {
         let behind = w * s - t;
         largest = if behind > largest { behind } else { largest };
     }
-    weights
-        .iter()
-        .zip(taken)
-        .position(|(w, t)| w * s - t == largest)
-        .unwrap_or(0)
+    weights.iter().zip(taken).position(|(w, t)| w * s - t == largest).unwrap_or(0)
 }
 
 /// `size` picks for normalised `weights`.
@@ -72,10 +64,7 @@ pub fn pick_by_weight(weights: &[f64], size: u64) -> Result<Picks> {
         sample.push(taken[best] as i64);
         taken[best] += 1.0;
     }
-    Ok(Picks {
-        source: Array::Owned(source),
-        sample: Array::Owned(sample),
-    })
+    Ok(Picks { source: Array::Owned(source), sample: Array::Owned(sample) })
 }
 
 /// Picks until every source has given all of its samples, in proportion to their numbers. Sources that are used up leave
@@ -87,10 +76,7 @@ pub fn pick_exhaustively(lengths: &[u64]) -> Result<Picks> {
     check(lengths.len())?;
     let total: u64 = lengths.iter().sum();
     let mut racing: Vec<usize> = (0..lengths.len()).filter(|&i| lengths[i] > 0).collect();
-    let mut weights: Vec<f64> = racing
-        .iter()
-        .map(|&i| lengths[i] as f64 / total as f64)
-        .collect();
+    let mut weights: Vec<f64> = racing.iter().map(|&i| lengths[i] as f64 / total as f64).collect();
     let mut taken = vec![0.0; racing.len()];
     let mut source = Vec::with_capacity(total as usize);
     let mut sample = Vec::with_capacity(total as usize);
@@ -105,10 +91,7 @@ pub fn pick_exhaustively(lengths: &[u64]) -> Result<Picks> {
             taken.remove(best);
         }
     }
-    Ok(Picks {
-        source: Array::Owned(source),
-        sample: Array::Owned(sample),
-    })
+    Ok(Picks { source: Array::Owned(source), sample: Array::Owned(sample) })
 }
 
 fn check(sources: usize) -> Result<()> {

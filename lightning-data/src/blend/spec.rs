@@ -17,12 +17,7 @@ pub struct BlendSpec {
 const HINT: &str = "write \"30 prefix1 70 prefix2\", or prefixes without weights";
 
 fn bad(expected: &str, found: String) -> DataError {
-    DataError::Setting {
-        name: "data_path",
-        expected: expected.to_string(),
-        found,
-        hint: HINT,
-    }
+    DataError::Setting { name: "data_path", expected: expected.to_string(), found, hint: HINT }
 }
 
 impl BlendSpec {
@@ -40,10 +35,7 @@ impl BlendSpec {
         }
         if let Some(weights) = &weights {
             if weights.len() != prefixes.len() {
-                return Err(bad(
-                    "one weight per prefix",
-                    format!("{} for {}", weights.len(), prefixes.len()),
-                ));
+                return Err(bad("one weight per prefix", format!("{} for {}", weights.len(), prefixes.len())));
             }
             if let Some(i) = weights.iter().position(|w| !(w.is_finite() && *w > 0.0)) {
                 return Err(bad(
@@ -62,36 +54,18 @@ impl BlendSpec {
     /// Numbers at some of the places of weights but not at all of them.
     pub fn from_list<S: AsRef<str>>(list: &[S]) -> Result<BlendSpec> {
         let entries: Vec<&str> = list.iter().map(AsRef::as_ref).collect();
-        let all = |entries: &[&str]| {
-            BlendSpec::new(entries.iter().map(|e| e.to_string()).collect(), None)
-        };
+        let all = |entries: &[&str]| BlendSpec::new(entries.iter().map(|e| e.to_string()).collect(), None);
         if entries.len() % 2 == 1 {
             return all(&entries);
         }
-        let weights: Vec<Option<f64>> = entries
-            .iter()
-            .step_by(2)
-            .map(|e| e.trim().parse().ok())
-            .collect();
+        let weights: Vec<Option<f64>> = entries.iter().step_by(2).map(|e| e.trim().parse().ok()).collect();
         if weights.iter().all(Option::is_none) {
             return all(&entries);
         }
         let weights: Option<Vec<f64>> = weights.into_iter().collect();
-        let weights = weights.ok_or_else(|| {
-            bad(
-                "a weight before every prefix, or before none",
-                format!("{entries:?}"),
-            )
-        })?;
-        BlendSpec::new(
-            entries
-                .iter()
-                .skip(1)
-                .step_by(2)
-                .map(|e| e.to_string())
-                .collect(),
-            Some(weights),
-        )
+        let weights =
+            weights.ok_or_else(|| bad("a weight before every prefix, or before none", format!("{entries:?}")))?;
+        BlendSpec::new(entries.iter().skip(1).step_by(2).map(|e| e.to_string()).collect(), Some(weights))
     }
 
     /// The text form of `data_path`: a flat list separated by blanks.
@@ -129,20 +103,13 @@ impl BlendSpec {
             path: path.to_path_buf(),
             rule: "a per-split file is a JSON object of lists",
             entry: None,
-            expected:
-                "{\"train\": [\"weight\", \"prefix\", ...], \"valid\": [...], \"test\": [...]}"
-                    .into(),
+            expected: "{\"train\": [\"weight\", \"prefix\", ...], \"valid\": [...], \"test\": [...]}".into(),
             found,
             hint: "use the blend.json that the data preparation wrote",
         };
         let value: Value = serde_json::from_slice(&bytes).map_err(|e| invalid(e.to_string()))?;
-        let object = value
-            .as_object()
-            .ok_or_else(|| invalid("another kind of value".into()))?;
-        if let Some(key) = object
-            .keys()
-            .find(|k| !["train", "valid", "test"].contains(&k.as_str()))
-        {
+        let object = value.as_object().ok_or_else(|| invalid("another kind of value".into()))?;
+        if let Some(key) = object.keys().find(|k| !["train", "valid", "test"].contains(&k.as_str())) {
             return Err(invalid(format!("the key {key:?}")));
         }
         let mut out = [None, None, None];
@@ -188,14 +155,8 @@ mod tests {
     #[test]
     fn lists_are_read_as_the_public_stack_reads_them() {
         let two = BlendSpec::from_text("30 a 70 b").unwrap();
-        assert_eq!(
-            (two.prefixes, two.weights),
-            (vec!["a".into(), "b".into()], Some(vec![30.0, 70.0]))
-        );
-        assert_eq!(
-            BlendSpec::from_text("30 a b").unwrap().prefixes,
-            ["30", "a", "b"]
-        );
+        assert_eq!((two.prefixes, two.weights), (vec!["a".into(), "b".into()], Some(vec![30.0, 70.0])));
+        assert_eq!(BlendSpec::from_text("30 a b").unwrap().prefixes, ["30", "a", "b"]);
         for bad in ["", "30 a x b", "0 a", "-1 a", "nan a", "inf a"] {
             assert!(BlendSpec::from_text(bad).is_err(), "{bad:?}");
         }

@@ -30,9 +30,7 @@ impl GptDataset {
         options: &GptOptions,
     ) -> Result<GptDataset> {
         let indices = GptIndices::build(&*documents, range, split, wanted, options)?;
-        Ok(GptDataset::from_indices(
-            documents, range, split, wanted, options, indices,
-        ))
+        Ok(GptDataset::from_indices(documents, range, split, wanted, options, indices))
     }
 
     /// Takes indices that were built before, for the same arguments.
@@ -44,15 +42,7 @@ impl GptDataset {
         options: &GptOptions,
         indices: GptIndices,
     ) -> GptDataset {
-        GptDataset {
-            documents,
-            range,
-            split,
-            wanted,
-            options: options.clone(),
-            indices,
-            vocab_size: None,
-        }
+        GptDataset { documents, range, split, wanted, options: options.clone(), indices, vocab_size: None }
     }
 
     /// Refuses ids of `vocab_size` and more when they are read.
@@ -145,14 +135,9 @@ impl GptDataset {
             hint: "remove the index cache: it is built again",
         };
         let index = &self.indices;
-        let sample = index
-            .shuffle_index
-            .get(at as usize)
-            .ok_or_else(|| broken("a sample past the end".into()))? as usize;
-        let rows = index
-            .sample_index
-            .row(sample)
-            .zip(index.sample_index.row(sample + 1));
+        let sample =
+            index.shuffle_index.get(at as usize).ok_or_else(|| broken("a sample past the end".into()))? as usize;
+        let rows = index.sample_index.row(sample).zip(index.sample_index.row(sample + 1));
         let ((first, first_offset), (last, last_offset)) =
             rows.ok_or_else(|| broken(format!("shuffled sample {sample}")))?;
         let mut filled = 0usize;
@@ -161,11 +146,8 @@ impl GptDataset {
                 .document_index
                 .get(position as usize)
                 .ok_or_else(|| broken(format!("document position {position}")))?;
-            let document = u64::try_from(document)
-                .ok()
-                .filter(|&d| d < self.documents.len());
-            let document =
-                document.ok_or_else(|| broken(format!("document position {position}")))?;
+            let document = u64::try_from(document).ok().filter(|&d| d < self.documents.len());
+            let document = document.ok_or_else(|| broken(format!("document position {position}")))?;
             let begin = if position == first { first_offset } else { 0 };
             let end = if position == last {
                 last_offset.saturating_add(self.options.extra() as i64)
@@ -177,17 +159,10 @@ impl GptDataset {
             }
             let (begin, count) = (begin as u64, (end - begin) as usize);
             if filled + count > s + self.options.extra() as usize {
-                return Err(broken(format!(
-                    "a window of more than {} tokens",
-                    filled + count
-                )));
+                return Err(broken(format!("a window of more than {} tokens", filled + count)));
             }
             let inside = count.min(s - filled.min(s));
-            self.read(
-                document,
-                begin,
-                &mut tokens[filled.min(s)..filled.min(s) + inside],
-            )?;
+            self.read(document, begin, &mut tokens[filled.min(s)..filled.min(s) + inside])?;
             if inside < count {
                 self.read(document, begin + inside as u64, std::slice::from_mut(extra))?;
             }
@@ -201,10 +176,7 @@ impl GptDataset {
         if let Some(vocab_size) = self.vocab_size {
             let largest = out.iter().copied().max().unwrap_or(0);
             if largest as u32 >= vocab_size {
-                let position = out
-                    .iter()
-                    .position(|&id| id as u32 >= vocab_size)
-                    .unwrap_or(0);
+                let position = out.iter().position(|&id| id as u32 >= vocab_size).unwrap_or(0);
                 return Err(DataError::TokenRange {
                     path: self.documents.token_path().to_path_buf(),
                     sequence: document,

@@ -76,14 +76,8 @@ impl MockDocuments {
     /// The public mock dataset: 100,000 documents with lengths from `default_rng(0).integers(1, 4096)`.
     pub fn new(vocab_size: u32, eod: i32) -> MockDocuments {
         let mut rng = Pcg64::from_seed(0);
-        let lengths = (0..MockDocuments::COUNT)
-            .map(|_| rng.integer(1, 4096) as u32)
-            .collect();
-        MockDocuments {
-            lengths,
-            vocab_size: vocab_size.max(1),
-            eod,
-        }
+        let lengths = (0..MockDocuments::COUNT).map(|_| rng.integer(1, 4096) as u32).collect();
+        MockDocuments { lengths, vocab_size: vocab_size.max(1), eod }
     }
 }
 
@@ -102,10 +96,7 @@ impl Documents for MockDocuments {
 
     fn read_into(&self, document: u64, offset: u64, out: &mut [i32]) -> Result<()> {
         let length = u64::from(self.lengths.get(document as usize).copied().unwrap_or(0));
-        if offset
-            .checked_add(out.len() as u64)
-            .is_none_or(|end| end > length)
-        {
+        if offset.checked_add(out.len() as u64).is_none_or(|end| end > length) {
             return Err(DataError::Invalid {
                 path: self.token_path().to_path_buf(),
                 rule: "tokens are read inside their document",
@@ -116,11 +107,7 @@ impl Documents for MockDocuments {
             });
         }
         for (at, id) in (offset..).zip(out.iter_mut()) {
-            *id = if at + 1 == length {
-                self.eod
-            } else {
-                ((at + 1) % u64::from(self.vocab_size)) as i32
-            };
+            *id = if at + 1 == length { self.eod } else { ((at + 1) % u64::from(self.vocab_size)) as i32 };
         }
         Ok(())
     }

@@ -48,12 +48,7 @@ pub struct IndexPlan {
 
 impl IndexPlan {
     /// Plans for `tokens` per epoch and `wanted` samples (`None`: one epoch). `None` when a sample can never be made.
-    pub fn new(
-        tokens: u64,
-        options: &GptOptions,
-        split: Split,
-        wanted: Option<u64>,
-    ) -> Option<IndexPlan> {
+    pub fn new(tokens: u64, options: &GptOptions, split: Split, wanted: Option<u64>) -> Option<IndexPlan> {
         let (s, extra) = (options.sequence_length, options.extra());
         if tokens <= extra || s == 0 {
             return None;
@@ -63,11 +58,7 @@ impl IndexPlan {
         let all = epochs.checked_mul(tokens)? - extra;
         // The reference rounds up in float32 and loses the partial sample beyond 2^24 tokens; this is exact.
         let keep_partial = split == Split::Valid && !options.drop_last_partial_validation;
-        let samples = if keep_partial {
-            all.div_ceil(s)
-        } else {
-            all / s
-        };
+        let samples = if keep_partial { all.div_ceil(s) } else { all / s };
         let (mut separate, mut before) = (false, samples);
         if let (true, Some(wanted)) = (epochs > 1, wanted) {
             let full = ((epochs - 1) * tokens - extra) / s;
@@ -199,10 +190,7 @@ impl GptIndices {
                 hint: "split the source into several prefixes and blend them",
             });
         }
-        let tokens: u64 = lengths[range.begin as usize..range.end as usize]
-            .iter()
-            .map(|&n| u64::from(n))
-            .sum();
+        let tokens: u64 = lengths[range.begin as usize..range.end as usize].iter().map(|&n| u64::from(n)).sum();
         let Some(plan) = IndexPlan::new(tokens, options, split, wanted) else {
             return Err(DataError::EmptySplit {
                 split: split.to_string(),
@@ -216,12 +204,7 @@ impl GptIndices {
         let document_index = shuffled_documents(&mut rng, range, &plan);
         let sample_index = cut_samples(lengths, &document_index, &plan, options);
         let shuffle_index = shuffled_samples(&mut rng, &plan);
-        Ok(GptIndices {
-            plan,
-            document_index: Array::Owned(document_index),
-            sample_index,
-            shuffle_index,
-        })
+        Ok(GptIndices { plan, document_index: Array::Owned(document_index), sample_index, shuffle_index })
     }
 }
 
@@ -243,30 +226,18 @@ fn shuffled_documents(rng: &mut Mt19937, range: DocumentRange, plan: &IndexPlan)
 
 /// Rows of the sample index for an order of documents, with one extra token: for measuring and comparing the walk alone.
 pub fn sample_rows(lengths: &[u32], documents: &[i32], sequence_length: u64) -> Vec<[i32; 2]> {
-    let tokens = documents
-        .iter()
-        .map(|&d| u64::from(lengths[d as usize]))
-        .sum::<u64>();
+    let tokens = documents.iter().map(|&d| u64::from(lengths[d as usize])).sum::<u64>();
     let options = GptOptions::new(sequence_length, 0, 0);
     let Some(plan) = IndexPlan::new(tokens, &options, Split::Train, None) else {
         return Vec::new();
     };
-    walk(lengths, documents, &plan, &options, |d, o| {
-        [d as i32, o as i32]
-    })
+    walk(lengths, documents, &plan, &options, |d, o| [d as i32, o as i32])
 }
 
-fn cut_samples(
-    lengths: &[u32],
-    documents: &[i32],
-    plan: &IndexPlan,
-    options: &GptOptions,
-) -> SampleIndex {
+fn cut_samples(lengths: &[u32], documents: &[i32], plan: &IndexPlan, options: &GptOptions) -> SampleIndex {
     let longest = lengths.iter().copied().max().unwrap_or(0);
     if documents.len() <= i32::MAX as usize && longest <= i32::MAX as u32 {
-        let rows = walk(lengths, documents, plan, options, |d, o| {
-            [d as i32, o as i32]
-        });
+        let rows = walk(lengths, documents, plan, options, |d, o| [d as i32, o as i32]);
         SampleIndex::I32(Array::Owned(rows))
     } else {
         let rows = walk(lengths, documents, plan, options, |d, o| [d as i64, o]);

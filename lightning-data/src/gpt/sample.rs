@@ -56,10 +56,7 @@ pub(super) fn finish_row(options: &GptOptions, row: &mut SampleBuffers<'_>, vali
     if options.inter_document_masking {
         // Padding belongs to the last document: no boundary after the last real token unless it fills the row.
         let real = valid.min(s);
-        let ends = row.tokens[..real]
-            .iter()
-            .enumerate()
-            .filter(|&(i, &t)| t == options.eod && i + 1 < real);
+        let ends = row.tokens[..real].iter().enumerate().filter(|&(i, &t)| t == options.eod && i + 1 < real);
         row.document_ends.extend(ends.map(|(i, _)| i as i32 + 1));
     }
     row.document_ends.push(s as i32);

@@ -41,10 +41,7 @@ pub struct Validation {
 
 fn map(path: &Path) -> Result<(Option<Mmap>, u64)> {
     let file = File::open(path).map_err(|e| DataError::io("open", path, e))?;
-    let length = file
-        .metadata()
-        .map_err(|e| DataError::io("read the size of", path, e))?
-        .len();
+    let length = file.metadata().map_err(|e| DataError::io("read the size of", path, e))?.len();
     if length == 0 {
         return Ok((None, 0)); // an empty file cannot be mapped
     }
@@ -63,15 +60,13 @@ impl IndexedDataset {
         let prefix = prefix.as_ref();
         let (idx_path, bin_path) = (idx_path(prefix), bin_path(prefix));
         let (idx, idx_bytes) = map(&idx_path)?;
-        let invalid = |rule: &'static str, expected: String, found: String, hint: &'static str| {
-            DataError::Invalid {
-                path: idx_path.clone(),
-                rule,
-                entry: None,
-                expected,
-                found,
-                hint,
-            }
+        let invalid = |rule: &'static str, expected: String, found: String, hint: &'static str| DataError::Invalid {
+            path: idx_path.clone(),
+            rule,
+            entry: None,
+            expected,
+            found,
+            hint,
         };
         const AGAIN: &str = "copy or prepare the file again";
         let Some(idx) = idx.filter(|_| idx_bytes >= HEADER_BYTES) else {
@@ -103,11 +98,7 @@ impl IndexedDataset {
         let (sequences, document_boundaries) = (u64_at(&idx, 18), u64_at(&idx, 26));
         let plain = sequences
             .checked_mul(12)
-            .and_then(|n| {
-                document_boundaries
-                    .checked_mul(8)
-                    .and_then(|m| n.checked_add(m))
-            })
+            .and_then(|n| document_boundaries.checked_mul(8).and_then(|m| n.checked_add(m)))
             .and_then(|n| n.checked_add(HEADER_BYTES));
         let multimodal = match plain {
             Some(plain) if idx_bytes == plain => false,
@@ -201,11 +192,7 @@ impl IndexedDataset {
     /// When `sequence` is not below [`IndexedDataset::len`].
     #[inline]
     pub fn raw_length(&self, sequence: u64) -> i32 {
-        assert!(
-            sequence < self.sequences,
-            "sequence {sequence} of {}",
-            self.sequences
-        );
+        assert!(sequence < self.sequences, "sequence {sequence} of {}", self.sequences);
         let at = (HEADER_BYTES + 4 * sequence) as usize;
         i32::from_le_bytes(self.idx[at..at + 4].try_into().expect("four bytes"))
     }
@@ -220,9 +207,7 @@ impl IndexedDataset {
     pub fn lengths(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         let from = HEADER_BYTES as usize;
         let to = from + 4 * self.sequences as usize;
-        self.idx[from..to]
-            .chunks_exact(4)
-            .map(|b| i32::from_le_bytes(b.try_into().expect("four bytes")).max(0) as u32)
+        self.idx[from..to].chunks_exact(4).map(|b| i32::from_le_bytes(b.try_into().expect("four bytes")).max(0) as u32)
     }
 
     /// Byte offset of a sequence in `.bin`.
@@ -231,15 +216,8 @@ impl IndexedDataset {
     /// When `sequence` is not below [`IndexedDataset::len`].
     #[inline]
     pub fn pointer(&self, sequence: u64) -> i64 {
-        assert!(
-            sequence < self.sequences,
-            "sequence {sequence} of {}",
-            self.sequences
-        );
-        u64_at(
-            &self.idx,
-            (HEADER_BYTES + 4 * self.sequences + 8 * sequence) as usize,
-        ) as i64
+        assert!(sequence < self.sequences, "sequence {sequence} of {}", self.sequences);
+        u64_at(&self.idx, (HEADER_BYTES + 4 * self.sequences + 8 * sequence) as usize) as i64
     }
 
     /// One entry of the document array.
@@ -247,15 +225,8 @@ impl IndexedDataset {
     /// # Panics
     /// When `boundary` is not below [`IndexedDataset::document_boundaries`].
     pub fn document_boundary(&self, boundary: u64) -> i64 {
-        assert!(
-            boundary < self.document_boundaries,
-            "boundary {boundary} of {}",
-            self.document_boundaries
-        );
-        u64_at(
-            &self.idx,
-            (HEADER_BYTES + 12 * self.sequences + 8 * boundary) as usize,
-        ) as i64
+        assert!(boundary < self.document_boundaries, "boundary {boundary} of {}", self.document_boundaries);
+        u64_at(&self.idx, (HEADER_BYTES + 12 * self.sequences + 8 * boundary) as usize) as i64
     }
 
     /// Mode of a sequence in a multimodal file.
@@ -274,14 +245,7 @@ impl IndexedDataset {
     pub fn validate(&self) -> Result<Validation> {
         const AGAIN: &str = "copy or prepare the file again";
         let bad = |path: &Path, rule, entry, expected: String, found: String| {
-            Err(DataError::Invalid {
-                path: path.to_path_buf(),
-                rule,
-                entry,
-                expected,
-                found,
-                hint: AGAIN,
-            })
+            Err(DataError::Invalid { path: path.to_path_buf(), rule, entry, expected, found, hint: AGAIN })
         };
         let item = self.token_type.bytes();
         let (mut bytes, mut empty) = (0u64, 0u64);
@@ -330,19 +294,9 @@ impl IndexedDataset {
         let mut previous = 0i64;
         for boundary in 0..self.document_boundaries {
             let value = self.document_boundary(boundary);
-            let rule = if boundary == 0 {
-                "document boundaries start with 0"
-            } else {
-                "document boundaries ascend"
-            };
+            let rule = if boundary == 0 { "document boundaries start with 0" } else { "document boundaries ascend" };
             if (boundary == 0 && value != 0) || value < previous {
-                return bad(
-                    &self.idx_path,
-                    rule,
-                    Some(boundary),
-                    previous.to_string(),
-                    value.to_string(),
-                );
+                return bad(&self.idx_path, rule, Some(boundary), previous.to_string(), value.to_string());
             }
             previous = value;
         }
@@ -376,19 +330,13 @@ impl IndexedDataset {
             TokenType::U16 => widen::<2, _>(bytes, out, |b| i32::from(u16::from_le_bytes(b))),
             TokenType::I32 => widen::<4, _>(bytes, out, i32::from_le_bytes),
             // -1 stands for everything out of range here; the check below names the stored value.
-            TokenType::I64 => widen::<8, _>(bytes, out, |b| {
-                i32::try_from(i64::from_le_bytes(b)).unwrap_or(-1)
-            }),
+            TokenType::I64 => widen::<8, _>(bytes, out, |b| i32::try_from(i64::from_le_bytes(b)).unwrap_or(-1)),
         }
         // One reduction over the copied ids costs less than a branch per id.
         if out.iter().fold(0, |all, &id| all | id) < 0 {
             let position = out.iter().position(|&id| id < 0).unwrap_or(0);
             let id = match self.token_type {
-                TokenType::I64 => i64::from_le_bytes(
-                    bytes[8 * position..8 * position + 8]
-                        .try_into()
-                        .expect("eight"),
-                ),
+                TokenType::I64 => i64::from_le_bytes(bytes[8 * position..8 * position + 8].try_into().expect("eight")),
                 _ => i64::from(out[position]),
             };
             return Err(DataError::TokenRange {
@@ -452,11 +400,7 @@ impl IndexedDataset {
                 path: self.bin_path.clone(),
                 rule: "the token file covers its index",
                 entry: Some(sequence),
-                expected: format!(
-                    "{count} tokens at byte {} + {}",
-                    self.pointer(sequence),
-                    offset * item
-                ),
+                expected: format!("{count} tokens at byte {} + {}", self.pointer(sequence), offset * item),
                 found: format!("{} bytes", bytes.len()),
                 hint: "copy or prepare the file again",
             })

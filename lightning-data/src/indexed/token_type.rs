@@ -48,11 +48,7 @@ impl TokenType {
             9 => "float16 in some forks",
             _ => "unknown",
         };
-        Err(DataError::TokenType {
-            path: idx.to_path_buf(),
-            code,
-            name,
-        })
+        Err(DataError::TokenType { path: idx.to_path_buf(), code, name })
     }
 
     /// Bytes of one token.
@@ -67,11 +63,7 @@ impl TokenType {
 
     /// What the public writers choose for a vocabulary: uint16 below 65,500 entries, int32 from there.
     pub fn for_vocab(vocab_size: u64) -> TokenType {
-        if vocab_size < 65_500 {
-            TokenType::U16
-        } else {
-            TokenType::I32
-        }
+        if vocab_size < 65_500 { TokenType::U16 } else { TokenType::I32 }
     }
 
     /// NumPy's name.
@@ -88,16 +80,9 @@ impl TokenType {
 
     /// The type with NumPy's name `name`.
     pub fn from_name(name: &str) -> Option<TokenType> {
-        [
-            TokenType::U8,
-            TokenType::I8,
-            TokenType::I16,
-            TokenType::I32,
-            TokenType::I64,
-            TokenType::U16,
-        ]
-        .into_iter()
-        .find(|t| t.name() == name)
+        [TokenType::U8, TokenType::I8, TokenType::I16, TokenType::I32, TokenType::I64, TokenType::U16]
+            .into_iter()
+            .find(|t| t.name() == name)
     }
 
     /// Largest id this type can hold, limited to what a token can be (0 to 2^31 - 1).

@@ -57,10 +57,7 @@ impl IndexedWriter {
     }
 
     /// Starts a multimodal pair: every sequence has a mode (0 unless given by [`IndexedWriter::add_sequence_with_mode`]).
-    pub fn create_multimodal(
-        prefix: impl AsRef<Path>,
-        token_type: TokenType,
-    ) -> Result<IndexedWriter> {
+    pub fn create_multimodal(prefix: impl AsRef<Path>, token_type: TokenType) -> Result<IndexedWriter> {
         let mut writer = IndexedWriter::create(prefix, token_type)?;
         writer.modes = Some(Vec::new());
         Ok(writer)
@@ -82,10 +79,7 @@ impl IndexedWriter {
             });
         };
         let largest = self.token_type.largest();
-        if let Some(position) = tokens
-            .iter()
-            .position(|&t| !(0..=largest).contains(&t.into()))
-        {
+        if let Some(position) = tokens.iter().position(|&t| !(0..=largest).contains(&t.into())) {
             return Err(DataError::TokenRange {
                 path: self.bin.target().to_path_buf(),
                 sequence: self.lengths.len() as u64,
@@ -101,9 +95,7 @@ impl IndexedWriter {
             TokenType::I16 | TokenType::U16 => {
                 bytes.extend(tokens.iter().flat_map(|&t| (t.into() as u16).to_le_bytes()));
             }
-            TokenType::I32 => {
-                bytes.extend(tokens.iter().flat_map(|&t| (t.into() as i32).to_le_bytes()))
-            }
+            TokenType::I32 => bytes.extend(tokens.iter().flat_map(|&t| (t.into() as i32).to_le_bytes())),
             TokenType::I64 => bytes.extend(tokens.iter().flat_map(|&t| t.into().to_le_bytes())),
         }
         self.bin.put(&self.scratch)?;
@@ -116,11 +108,7 @@ impl IndexedWriter {
     }
 
     /// Appends a sequence with a mode. The first call makes the file multimodal only if it was created so.
-    pub fn add_sequence_with_mode<T: Copy + Into<i64>>(
-        &mut self,
-        tokens: &[T],
-        mode: i8,
-    ) -> Result<()> {
+    pub fn add_sequence_with_mode<T: Copy + Into<i64>>(&mut self, tokens: &[T], mode: i8) -> Result<()> {
         if self.modes.is_none() {
             return Err(DataError::Setting {
                 name: "mode",
@@ -154,9 +142,7 @@ impl IndexedWriter {
     /// A pair of another token type, or one that breaks a rule of the format.
     pub fn add_pair(&mut self, other: &IndexedDataset) -> Result<()> {
         if other.token_type() != self.token_type || other.is_multimodal() != self.modes.is_some() {
-            let describe = |t: TokenType, m: bool| {
-                format!("{}{}", t.name(), if m { ", multimodal" } else { "" })
-            };
+            let describe = |t: TokenType, m: bool| format!("{}{}", t.name(), if m { ", multimodal" } else { "" });
             return Err(DataError::Invalid {
                 path: other.idx_path().to_path_buf(),
                 rule: "merged files hold the same type",
@@ -169,14 +155,13 @@ impl IndexedWriter {
         let checked = other.validate()?;
         let before = self.lengths.len() as i64;
         self.lengths.extend(other.lengths().map(|n| n as i32));
-        self.boundaries
-            .extend((1..other.document_boundaries()).map(|b| before + other.document_boundary(b)));
+        self.boundaries.extend((1..other.document_boundaries()).map(|b| before + other.document_boundary(b)));
         if let Some(modes) = &mut self.modes {
             modes.extend((0..other.len()).filter_map(|s| other.mode(s)));
         }
         self.tokens += checked.tokens;
-        let mut source = std::fs::File::open(other.bin_path())
-            .map_err(|e| DataError::io("open", other.bin_path(), e))?;
+        let mut source =
+            std::fs::File::open(other.bin_path()).map_err(|e| DataError::io("open", other.bin_path(), e))?;
         // Bytes behind the last sequence belong to nobody and are not copied.
         let used = checked.tokens * self.token_type.bytes();
         let copied = std::io::copy(&mut std::io::Read::take(&mut source, used), &mut self.bin)
@@ -217,11 +202,7 @@ impl IndexedWriter {
             idx.put(&length.to_le_bytes())?;
         }
         for pointer in pointers(self.lengths.iter().map(|&n| n as u64), item) {
-            idx.put(
-                &pointer
-                    .ok_or_else(|| offsets_overflow(&self.prefix))?
-                    .to_le_bytes(),
-            )?;
+            idx.put(&pointer.ok_or_else(|| offsets_overflow(&self.prefix))?.to_le_bytes())?;
         }
         for boundary in &self.boundaries {
             idx.put(&boundary.to_le_bytes())?;
@@ -251,10 +232,7 @@ impl IndexedWriter {
 }
 
 /// Byte offsets of sequences: the exclusive prefix sum of length times item size; `None` once it passes 2^63 - 1.
-pub(crate) fn pointers(
-    lengths: impl Iterator<Item = u64>,
-    item: u64,
-) -> impl Iterator<Item = Option<i64>> {
+pub(crate) fn pointers(lengths: impl Iterator<Item = u64>, item: u64) -> impl Iterator<Item = Option<i64>> {
     lengths.scan(Some(0u64), move |next, length| {
         let at = *next;
         *next = at.and_then(|n| n.checked_add(length.checked_mul(item)?));
@@ -307,15 +285,7 @@ mod tests {
     fn b16_offsets_beyond_2_pow_31_and_2_pow_32() {
         let lengths = [i32::MAX as u64, i32::MAX as u64, 3, i32::MAX as u64];
         let got: Vec<Option<i64>> = pointers(lengths.into_iter(), 4).collect();
-        assert_eq!(
-            got,
-            [
-                Some(0),
-                Some(8_589_934_588),
-                Some(17_179_869_176),
-                Some(17_179_869_188)
-            ]
-        );
+        assert_eq!(got, [Some(0), Some(8_589_934_588), Some(17_179_869_176), Some(17_179_869_188)]);
         let huge: Vec<_> = pointers([u64::MAX / 4, 1, 1].into_iter(), 8).collect();
         assert_eq!(huge, [Some(0), None, None]);
     }

@@ -60,23 +60,15 @@ impl BlendFile {
         };
         let value: serde_json::Value = serde_json::from_slice(&bytes)
             .map_err(|e| invalid("a blend file is JSON", e.to_string(), "correct the file"))?;
-        if ["train", "valid", "test"]
-            .iter()
-            .any(|k| value.get(k).is_some())
-        {
+        if ["train", "valid", "test"].iter().any(|k| value.get(k).is_some()) {
             return Err(invalid(
                 "a blend file to prepare lists datasets",
                 "splits (train, valid, test)".into(),
                 "this is the result of a preparation; name the raw datasets",
             ));
         }
-        let blend: BlendFile = serde_json::from_value(value).map_err(|e| {
-            invalid(
-                "a blend file lists datasets",
-                e.to_string(),
-                "correct the entry",
-            )
-        })?;
+        let blend: BlendFile = serde_json::from_value(value)
+            .map_err(|e| invalid("a blend file lists datasets", e.to_string(), "correct the entry"))?;
         blend.check(path)?;
         Ok(blend)
     }
@@ -94,38 +86,18 @@ impl BlendFile {
             })
         };
         if self.datasets.is_empty() {
-            return bad(
-                0,
-                "a blend file lists datasets",
-                "at least one",
-                "none".into(),
-            );
+            return bad(0, "a blend file lists datasets", "at least one", "none".into());
         }
         for (i, d) in self.datasets.iter().enumerate() {
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             if d.name.is_empty() || d.name.starts_with('.') || !d.name.chars().all(plain) {
-                return bad(
-                    i,
-                    "a name is a directory name",
-                    "letters, digits, - _ .",
-                    format!("{:?}", d.name),
-                );
+                return bad(i, "a name is a directory name", "letters, digits, - _ .", format!("{:?}", d.name));
             }
             if self.datasets[..i].iter().any(|other| other.name == d.name) {
-                return bad(
-                    i,
-                    "names differ",
-                    "a name of its own",
-                    format!("{:?} twice", d.name),
-                );
+                return bad(i, "names differ", "a name of its own", format!("{:?} twice", d.name));
             }
             if !d.weight.is_finite() {
-                return bad(
-                    i,
-                    "a weight is a number",
-                    "a finite number",
-                    d.weight.to_string(),
-                );
+                return bad(i, "a weight is a number", "a finite number", d.weight.to_string());
             }
         }
         Ok(())

@@ -82,11 +82,8 @@ fn role(message: &Value) -> &str {
 
 /// Whether a chat without explained tools contains a tool call. The tools column does not count as an explanation.
 fn stray_tool_call(messages: &[Value]) -> bool {
-    let any = |needle: &str, keys: &[&str]| {
-        messages
-            .iter()
-            .any(|m| keys.iter().any(|key| text(m, key).contains(needle)))
-    };
+    let any =
+        |needle: &str, keys: &[&str]| messages.iter().any(|m| keys.iter().any(|key| text(m, key).contains(needle)));
     any("<tool_call>", &["content", "reasoning_content"]) && !any("# Tools", &["content"])
 }
 
@@ -97,17 +94,12 @@ fn parse_arguments(messages: &mut [Value]) -> std::result::Result<(), String> {
             continue;
         };
         for call in calls {
-            let holder = if call.get("function").is_some() {
-                &mut call["function"]
-            } else {
-                call
-            };
+            let holder = if call.get("function").is_some() { &mut call["function"] } else { call };
             let Some(arguments) = holder.get_mut("arguments") else {
                 continue;
             };
             if let Some(json) = arguments.as_str() {
-                *arguments =
-                    serde_json::from_str(json).map_err(|e| format!("tool arguments: {e}"))?;
+                *arguments = serde_json::from_str(json).map_err(|e| format!("tool arguments: {e}"))?;
             }
         }
     }
@@ -116,11 +108,7 @@ fn parse_arguments(messages: &mut [Value]) -> std::result::Result<(), String> {
 
 /// Sequences of a chat. A row with reasoning gives one per user turn, because earlier reasoning is left out of the history
 /// of later turns; a row without gives one.
-pub fn chat_sequences(
-    template: &ChatTemplate,
-    messages: &Value,
-    tools: Option<&Value>,
-) -> ChatOutcome {
+pub fn chat_sequences(template: &ChatTemplate, messages: &Value, tools: Option<&Value>) -> ChatOutcome {
     let Some(messages) = messages.as_array().filter(|m| !m.is_empty()) else {
         return ChatOutcome::NoMessages;
     };
@@ -132,24 +120,17 @@ pub fn chat_sequences(
         return ChatOutcome::Failed(e);
     }
     let tools = tools.filter(|t| t.as_array().is_some_and(|t| !t.is_empty()));
-    let reasoning = messages
-        .iter()
-        .any(|m| !text(m, "reasoning_content").is_empty());
+    let reasoning = messages.iter().any(|m| !text(m, "reasoning_content").is_empty());
     let mut sequences = Vec::new();
     if reasoning {
-        let users: Vec<usize> = (0..messages.len())
-            .filter(|&i| role(&messages[i]) == "user")
-            .collect();
+        let users: Vec<usize> = (0..messages.len()).filter(|&i| role(&messages[i]) == "user").collect();
         for (n, &user) in users.iter().enumerate() {
             let end = users.get(n + 1).copied().unwrap_or(messages.len());
             if end == user + 1 {
                 continue; // nothing follows this user turn
             }
             match chunks(template, &messages[..end], tools, user, true) {
-                Ok(chunks) => sequences.push(ChatSequence {
-                    messages: end,
-                    chunks,
-                }),
+                Ok(chunks) => sequences.push(ChatSequence { messages: end, chunks }),
                 Err(e) => return ChatOutcome::Failed(e),
             }
         }
@@ -158,10 +139,7 @@ pub fn chat_sequences(
         }
     } else {
         match chunks(template, &messages, tools, 0, false) {
-            Ok(chunks) => sequences.push(ChatSequence {
-                messages: messages.len(),
-                chunks,
-            }),
+            Ok(chunks) => sequences.push(ChatSequence { messages: messages.len(), chunks }),
             Err(e) => return ChatOutcome::Failed(e),
         }
     }
@@ -177,11 +155,7 @@ fn chunks(
     first: usize,
     reasoning: bool,
 ) -> std::result::Result<Vec<Chunk>, String> {
-    let render = |messages: &[Value], options| {
-        template
-            .render(messages, tools, options)
-            .map_err(|e| e.to_string())
-    };
+    let render = |messages: &[Value], options| template.render(messages, tools, options).map_err(|e| e.to_string());
     let full = render(messages, RenderOptions::default())?;
     let mut chunks = Vec::new();
     let mut done = 0;
@@ -194,41 +168,24 @@ fn chunks(
         let answer = next.filter(|m| role(m) == "assistant" && matches!(said_by, "user" | "tool"));
         let options = RenderOptions {
             add_generation_prompt: answer.is_some(),
-            enable_thinking: reasoning
-                && answer.is_some_and(|m| !text(m, "reasoning_content").trim().is_empty()),
+            enable_thinking: reasoning && answer.is_some_and(|m| !text(m, "reasoning_content").trim().is_empty()),
             ..RenderOptions::default()
         };
         let so_far = render(&messages[..=at], options)?;
         let Some(new) = full.strip_prefix(so_far.as_str()).map(|_| &so_far) else {
-            return Err(format!(
-                "the text up to message {at} is no prefix of the whole"
-            ));
+            return Err(format!("the text up to message {at} is no prefix of the whole"));
         };
         let Some(piece) = new.get(done..) else {
             return Err(format!("message {at} makes the text shorter"));
         };
-        chunks.push(Chunk {
-            role: said_by.to_string(),
-            text: piece.to_string(),
-        });
+        chunks.push(Chunk { role: said_by.to_string(), text: piece.to_string() });
         done = so_far.len();
     }
     // The system block stands before the first message also when there is no system message.
-    if let Some(head) = chunks
-        .first_mut()
-        .filter(|c| c.role != "system" || first > 0)
-    {
+    if let Some(head) = chunks.first_mut().filter(|c| c.role != "system" || first > 0) {
         const END: &str = "<|im_end|>\n";
-        if let Some(end) = head
-            .text
-            .find(END)
-            .map(|i| i + END.len())
-            .filter(|&end| end < head.text.len())
-        {
-            let system = Chunk {
-                role: "system".into(),
-                text: head.text[..end].to_string(),
-            };
+        if let Some(end) = head.text.find(END).map(|i| i + END.len()).filter(|&end| end < head.text.len()) {
+            let system = Chunk { role: "system".into(), text: head.text[..end].to_string() };
             head.text.drain(..end);
             chunks.insert(0, system);
         }

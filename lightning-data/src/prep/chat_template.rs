@@ -59,27 +59,15 @@ impl ChatTemplate {
         let mut environment = Environment::new();
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
-        environment.add_filter("py_json", |v: Jinja| {
-            to_json(&v).map(|v| python_text::json(&v, false, false))
-        });
+        environment.add_filter("py_json", |v: Jinja| to_json(&v).map(|v| python_text::json(&v, false, false)));
         environment.add_filter("py_text", |v: Jinja| {
-            to_json(&v).map(|v| {
-                python_text::scalar(&v).unwrap_or_else(|| python_text::json(&v, false, false))
-            })
+            to_json(&v).map(|v| python_text::scalar(&v).unwrap_or_else(|| python_text::json(&v, false, false)))
         });
         environment.add_filter("after_think", |text: &str| {
-            text.rsplit_once("</think>")
-                .map_or(text, |(_, after)| after)
-                .to_string()
+            text.rsplit_once("</think>").map_or(text, |(_, after)| after).to_string()
         });
-        environment
-            .add_template_owned("chat".to_string(), source.to_string())
-            .map_err(|e| template_error(name, &e))?;
-        Ok(ChatTemplate {
-            environment,
-            name: name.to_string(),
-            source: source.to_string(),
-        })
+        environment.add_template_owned("chat".to_string(), source.to_string()).map_err(|e| template_error(name, &e))?;
+        Ok(ChatTemplate { environment, name: name.to_string(), source: source.to_string() })
     }
 
     /// Its name.
@@ -96,12 +84,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// Messages that the template cannot read (a content that is no text, for example).
-    pub fn render(
-        &self,
-        messages: &[Value],
-        tools: Option<&Value>,
-        options: RenderOptions,
-    ) -> Result<String> {
+    pub fn render(&self, messages: &[Value], tools: Option<&Value>, options: RenderOptions) -> Result<String> {
         let context = minijinja::context! {
             messages => messages.iter().map(from_json).collect::<Jinja>(),
             tools => tools.map_or(Jinja::from(()), from_json),
@@ -110,13 +93,8 @@ impl ChatTemplate {
             medium_effort => options.medium_effort,
             truncate_history_thinking => options.truncate_history_thinking,
         };
-        let template = self
-            .environment
-            .get_template("chat")
-            .map_err(|e| template_error(&self.name, &e))?;
-        template
-            .render(context)
-            .map_err(|e| template_error(&self.name, &e))
+        let template = self.environment.get_template("chat").map_err(|e| template_error(&self.name, &e))?;
+        template.render(context).map_err(|e| template_error(&self.name, &e))
     }
 }
 
@@ -131,15 +109,12 @@ fn from_json(value: &Value) -> Jinja {
         },
         Value::String(text) => Jinja::from(text.as_str()),
         Value::Array(items) => items.iter().map(from_json).collect(),
-        Value::Object(map) => {
-            Jinja::from_pairs(map.iter().map(|(k, v)| (k.as_str(), from_json(v))))
-        }
+        Value::Object(map) => Jinja::from_pairs(map.iter().map(|(k, v)| (k.as_str(), from_json(v)))),
     }
 }
 
 fn to_json(value: &Jinja) -> std::result::Result<Value, minijinja::Error> {
-    serde_json::to_value(value)
-        .map_err(|e| minijinja::Error::new(ErrorKind::BadSerialization, e.to_string()))
+    serde_json::to_value(value).map_err(|e| minijinja::Error::new(ErrorKind::BadSerialization, e.to_string()))
 }
 
 fn template_error(name: &str, error: &minijinja::Error) -> DataError {

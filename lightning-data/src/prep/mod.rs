@@ -24,9 +24,7 @@ mod splits;
 mod spool;
 
 pub use blend_file::{BlendFile, DatasetEntry};
-pub use chat::{
-    ChatOutcome, ChatSequence, ChatSettings, Chunk, chat_sequences, tokenize_chunks, used_in,
-};
+pub use chat::{ChatOutcome, ChatSequence, ChatSettings, Chunk, chat_sequences, tokenize_chunks, used_in};
 pub use chat_template::{ChatTemplate, RenderOptions};
 pub use plan::{FileShare, InputFile, plan_shards};
 pub use pretrain::{PretrainPrep, ShardStatistics, prepare_pretrain, tokenize_shard};

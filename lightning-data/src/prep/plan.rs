@@ -27,11 +27,7 @@ pub fn plan_shards(files: &[InputFile], shards: usize) -> Vec<Vec<FileShare>> {
     if shards == 0 || files.is_empty() {
         return vec![Vec::new(); shards];
     }
-    if files.len() < shards {
-        deal_rows(files, shards)
-    } else {
-        deal_files(files, shards)
-    }
+    if files.len() < shards { deal_rows(files, shards) } else { deal_files(files, shards) }
 }
 
 fn deal_files(files: &[InputFile], shards: usize) -> Vec<Vec<FileShare>> {
@@ -48,10 +44,7 @@ fn deal_files(files: &[InputFile], shards: usize) -> Vec<Vec<FileShare>> {
             false => i % shards,
         };
         bytes[shard] += file.size;
-        plan[shard].push(FileShare {
-            file: file.clone(),
-            rows: None,
-        });
+        plan[shard].push(FileShare { file: file.clone(), rows: None });
     }
     for shard in &mut plan {
         shard.sort_by(|a, b| a.file.path.cmp(&b.file.path));
@@ -72,8 +65,7 @@ fn deal_rows(files: &[InputFile], shards: usize) -> Vec<Vec<FileShare>> {
     // Too few so far: the largest fractions get one more each, earlier files first among equals. Too many (several files
     // raised to 1): the largest counts give.
     let mut by_fraction: Vec<usize> = (0..files.len()).collect();
-    by_fraction
-        .sort_by(|&a, &b| (exact[b] - exact[b].floor()).total_cmp(&(exact[a] - exact[a].floor())));
+    by_fraction.sort_by(|&a, &b| (exact[b] - exact[b].floor()).total_cmp(&(exact[a] - exact[a].floor())));
     let mut next = by_fraction.iter().cycle();
     while counts.iter().sum::<usize>() < shards {
         if let Some(&file) = next.next() {
@@ -81,20 +73,10 @@ fn deal_rows(files: &[InputFile], shards: usize) -> Vec<Vec<FileShare>> {
         }
     }
     while counts.iter().sum::<usize>() > shards {
-        let most = (0..counts.len())
-            .rev()
-            .max_by_key(|&i| counts[i])
-            .unwrap_or(0);
+        let most = (0..counts.len()).rev().max_by_key(|&i| counts[i]).unwrap_or(0);
         counts[most] -= 1;
     }
-    let share = |f: usize, k: usize| {
-        vec![FileShare {
-            file: files[f].clone(),
-            rows: Some((counts[f] as u64, k as u64)),
-        }]
-    };
-    (0..files.len())
-        .flat_map(|f| (0..counts[f]).map(move |k| (f, k)))
-        .map(|(f, k)| share(f, k))
-        .collect()
+    let share =
+        |f: usize, k: usize| vec![FileShare { file: files[f].clone(), rows: Some((counts[f] as u64, k as u64)) }];
+    (0..files.len()).flat_map(|f| (0..counts[f]).map(move |k| (f, k))).map(|(f, k)| share(f, k)).collect()
 }

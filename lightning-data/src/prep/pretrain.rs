@@ -1,5 +1,6 @@
 //! `data prep pretrain`: text to token files.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -11,9 +12,7 @@ use super::plan::{FileShare, plan_shards};
 use super::progress::{Progress, ProgressReport};
 use super::receipts::{EMPTY, FileReceipt, checksum_text};
 use super::rows::{BadRows, Row, TextField, Want, for_each_row};
-use super::run::{
-    PreparedRun, ShardJob, file_hash, make_shards, plan_hash, run_directory, sum_stats,
-};
+use super::run::{PreparedRun, ShardJob, file_hash, make_shards, plan_hash, run_directory, sum_stats};
 use super::sources::find_files;
 use super::splits::{distribute_shards, weight_text};
 use crate::error::{DataError, Result};
@@ -113,11 +112,7 @@ pub fn tokenize_shard(
     prefix: &Path,
     progress: &Progress,
 ) -> Result<(Vec<FileReceipt>, ShardStatistics)> {
-    let eos = if settings.add_eos {
-        Some(tokenizer.eos()?)
-    } else {
-        None
-    };
+    let eos = if settings.add_eos { Some(tokenizer.eos()?) } else { None };
     let bos = match (settings.add_bos, tokenizer.bos()) {
         (false, _) => None,
         (true, Some(bos)) => Some(bos),
@@ -130,10 +125,7 @@ pub fn tokenize_shard(
         }
     };
     let mut writer = IndexedWriter::create(prefix, settings.dtype)?;
-    let mut stats = ShardStatistics {
-        min_length: u64::MAX,
-        ..ShardStatistics::default()
-    };
+    let mut stats = ShardStatistics { min_length: u64::MAX, ..ShardStatistics::default() };
     let mut ids: Vec<u32> = Vec::new();
     for share in files {
         if settings.sample.is_some_and(|n| stats.num_input_rows >= n) {
@@ -154,10 +146,7 @@ pub fn tokenize_shard(
                     return Ok(more);
                 }
             };
-            if settings
-                .min_doc_chars
-                .is_some_and(|least| text.chars().take(least).count() < least)
-            {
+            if settings.min_doc_chars.is_some_and(|least| text.chars().take(least).count() < least) {
                 stats.num_filtered += 1;
                 return Ok(more);
             }
@@ -179,29 +168,15 @@ pub fn tokenize_shard(
             progress.tokens.fetch_add(n, Ordering::Relaxed);
             Ok(more)
         };
-        for_each_row(
-            share,
-            Want::Text(text_field),
-            settings.on_bad_row,
-            &progress.bytes_read,
-            &mut visit,
-        )?;
+        for_each_row(share, Want::Text(text_field), settings.on_bad_row, &progress.bytes_read, &mut visit)?;
     }
     stats.num_sequences = writer.sequences();
     stats.num_documents = writer.sequences();
-    let name = |suffix: &str| {
-        format!(
-            "{}{suffix}",
-            prefix.file_name().unwrap_or_default().to_string_lossy()
-        )
-    };
+    let name = |suffix: &str| format!("{}{suffix}", prefix.file_name().unwrap_or_default().to_string_lossy());
     if writer.sequences() == 0 {
         stats.min_length = 0;
         drop(writer);
-        for path in [
-            crate::indexed::bin_path(prefix),
-            crate::indexed::idx_path(prefix),
-        ] {
+        for path in [crate::indexed::bin_path(prefix), crate::indexed::idx_path(prefix)] {
             match std::fs::remove_file(&path) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     return Err(DataError::io("remove", &path, e));
@@ -209,42 +184,21 @@ pub fn tokenize_shard(
                 _ => {}
             }
         }
-        let none = |suffix| FileReceipt {
-            path: name(suffix),
-            bytes: 0,
-            checksum: EMPTY.into(),
-        };
+        let none = |suffix| FileReceipt { path: name(suffix), bytes: 0, checksum: EMPTY.into() };
         return Ok((vec![none(".bin"), none(".idx")], stats));
     }
     let done = writer.finish()?;
-    let file = |suffix, bytes, hash| FileReceipt {
-        path: name(suffix),
-        bytes,
-        checksum: checksum_text(hash),
-    };
-    Ok((
-        vec![
-            file(".bin", done.bin_bytes, done.bin_xxh64),
-            file(".idx", done.idx_bytes, done.idx_xxh64),
-        ],
-        stats,
-    ))
+    let file = |suffix, bytes, hash| FileReceipt { path: name(suffix), bytes, checksum: checksum_text(hash) };
+    Ok((vec![file(".bin", done.bin_bytes, done.bin_xxh64), file(".idx", done.idx_bytes, done.idx_xxh64)], stats))
 }
 
 /// Runs the preparation. `show` is called now and then, from another thread.
 ///
 /// # Errors
 /// Missing files, unreadable rows (unless they are skipped), a disk that is full or read-only, splits without training data.
-pub fn prepare_pretrain(
-    settings: &PretrainPrep,
-    show: &(dyn Fn(&ProgressReport) + Sync),
-) -> Result<PreparedRun> {
+pub fn prepare_pretrain(settings: &PretrainPrep, show: &(dyn Fn(&ProgressReport) + Sync)) -> Result<PreparedRun> {
     settings.blend.check(Path::new("(blend)"))?;
-    let num_shards = if settings.sample.is_some() {
-        1
-    } else {
-        settings.num_shards
-    };
+    let num_shards = if settings.sample.is_some() { 1 } else { settings.num_shards };
     if num_shards == 0 || settings.sample == Some(0) {
         return Err(DataError::Setting {
             name: "num_shards",
@@ -259,12 +213,15 @@ pub fn prepare_pretrain(
     };
     let tokenizer = TextTokenizer::load(&settings.tokenizer)?;
     // Splits are decided by names alone; those that leave nothing to train on are refused before any work.
-    let trained: Vec<_> = settings
-        .blend
-        .datasets
-        .iter()
-        .filter(|d| d.weight > 0.0)
-        .collect();
+    let trained: Vec<_> = settings.blend.datasets.iter().filter(|d| d.weight > 0.0).collect();
+    if trained.is_empty() {
+        return Err(DataError::Setting {
+            name: "weight",
+            expected: "at least one data set with a weight above 0".into(),
+            found: format!("{} data sets, none above 0", settings.blend.datasets.len()),
+            hint: "raise a weight in the blend file",
+        });
+    }
     let held_out = settings.valid_shards + settings.test_shards;
     let datasets: Vec<_> = settings
         .blend
@@ -288,83 +245,67 @@ pub fn prepare_pretrain(
     if let Some(sample) = settings.sample {
         config["_sample"] = sample.into();
     }
-    let names: Vec<(String, String)> = trained
-        .iter()
-        .map(|d| (weight_text(d.weight), d.name.clone()))
-        .collect();
-    distribute_shards(
-        &names,
-        num_shards,
-        settings.valid_shards,
-        settings.test_shards,
-        42,
-    )
-    .check(held_out)?;
+    let names: Vec<(String, String)> = trained.iter().map(|d| (weight_text(d.weight), d.name.clone())).collect();
+    distribute_shards(&names, num_shards, settings.valid_shards, settings.test_shards, 42).check(held_out)?;
     let directory = run_directory(&output, &config, settings.force)?;
     let mut jobs = Vec::new();
     let mut prefixes = Vec::new();
     let mut fields = Vec::new();
     for dataset in &settings.blend.datasets {
-        let files = find_files(
-            &dataset.path,
-            dataset.subset.as_deref(),
-            dataset.split.as_deref(),
-        )?;
+        let files = find_files(&dataset.path, dataset.subset.as_deref(), dataset.split.as_deref())?;
         let plan = plan_shards(&files, num_shards);
         let hash = plan_hash(&plan);
         let place = directory.join("datasets").join(&dataset.name).join(&hash);
         if dataset.weight > 0.0 {
-            prefixes.push((
-                weight_text(dataset.weight),
-                place.join("shard").display().to_string(),
-            ));
+            prefixes.push((weight_text(dataset.weight), place.join("shard").display().to_string()));
         }
         for (shard, files) in plan.into_iter().enumerate() {
-            jobs.push(ShardJob {
-                directory: place.clone(),
-                plan_hash: hash.clone(),
-                shard,
-                files,
-            });
+            jobs.push(ShardJob { directory: place.clone(), plan_hash: hash.clone(), shard, files });
             fields.push(dataset.text_field.as_str());
         }
     }
-    let field_of = |job: &ShardJob| {
-        jobs.iter()
-            .position(|j| std::ptr::eq(j, job))
-            .map_or("text", |i| fields[i])
-    };
+    let field_of = |job: &ShardJob| jobs.iter().position(|j| std::ptr::eq(j, job)).map_or("text", |i| fields[i]);
     let progress = Progress::default();
     let receipts = progress.watch(show, || {
         make_shards(&jobs, settings.threads, &progress, |job| {
             let prefix = job.directory.join(format!("shard_{:06}", job.shard));
             // A tokenizer of its own: the words that it remembers are behind a lock.
             let tokenizer = tokenizer.clone();
-            let (files, stats) = tokenize_shard(
-                settings,
-                &tokenizer,
-                field_of(job),
-                &job.files,
-                &prefix,
-                &progress,
-            )?;
+            let (files, stats) = tokenize_shard(settings, &tokenizer, field_of(job), &job.files, &prefix, &progress)?;
             Ok((files, serde_json::to_value(stats).unwrap_or_default()))
         })
     })?;
-    let splits = distribute_shards(
-        &prefixes,
-        num_shards,
-        settings.valid_shards,
-        settings.test_shards,
-        42,
-    );
+    let mut splits = distribute_shards(&prefixes, num_shards, settings.valid_shards, settings.test_shards, 42);
+    let empty: HashSet<String> = jobs
+        .iter()
+        .zip(&receipts)
+        .filter(|(_, r)| r.files.iter().all(|f| f.checksum == EMPTY))
+        .map(|(job, _)| job.directory.join(format!("shard_{:06}", job.shard)).display().to_string())
+        .collect();
+    // A weight without documents would be learnt about only when training starts.
+    for (dataset, (_, prefix)) in trained.iter().zip(&prefixes) {
+        if (0..num_shards).all(|s| empty.contains(&format!("{prefix}_{s:06}"))) {
+            return Err(DataError::Invalid {
+                path: PathBuf::from(&dataset.path),
+                rule: "a data set with a weight has documents",
+                entry: None,
+                expected: format!("rows with a text in {:?}", dataset.text_field),
+                found: format!("none for data set {:?}", dataset.name),
+                hint: "check the files and the text field, or give it weight 0",
+            });
+        }
+    }
+    let left_out = splits.leave_out(&empty);
+    let mut notes = Vec::new();
+    if left_out > 0 {
+        notes.push(format!(
+            "{left_out} of {} shards hold no documents and are not in blend.json; fewer shards would do",
+            prefixes.len() * num_shards
+        ));
+        splits.check(held_out)?;
+    }
     splits.write(&directory.join("blend.json"))?;
     let blend = output.join("blend.json");
     splits.write(&blend)?;
-    Ok(PreparedRun {
-        directory,
-        blend,
-        splits,
-        stats: sum_stats(&receipts),
-    })
+    Ok(PreparedRun { directory, blend, splits, stats: sum_stats(&receipts), notes })
 }

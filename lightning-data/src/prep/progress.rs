@@ -63,11 +63,7 @@ impl Progress {
     }
 
     /// Runs `work` and calls `show` from another thread about five times a second, and once at the end.
-    pub(super) fn watch<T>(
-        &self,
-        show: &(dyn Fn(&ProgressReport) + Sync),
-        work: impl FnOnce() -> T,
-    ) -> T {
+    pub(super) fn watch<T>(&self, show: &(dyn Fn(&ProgressReport) + Sync), work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let done = AtomicBool::new(false);
         let gate = Mutex::new(());

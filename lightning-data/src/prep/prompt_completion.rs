@@ -2,10 +2,12 @@
 //!
 //! Writes `training.jsonl` and `validation.jsonl` (columns `input`, `output`, `original_answers`) and beside them
 //! `packed/<tokenizer>_pad_seq_to_mult<q>_sft_<hash>/` with one packed file per split and `<P>_metadata.jsonl`, a list with
-//! one entry per split, training first. The texts are held in memory; the tokens are not.
+//! one entry per split, training first. Memory holds neither texts nor tokens, only where they lie.
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
@@ -20,8 +22,8 @@ use crate::atomic::{AtomicFile, write_atomically};
 use crate::error::{DataError, Result};
 use crate::python_text;
 use crate::sft::{
-    Algorithm, Bins, PackMetadata, PackWriter, PromptCompletion, pack_examples, pad_to_multiple,
-    plan_offline, validation_split,
+    Algorithm, Bins, PackMetadata, PackWriter, PromptCompletion, pack_examples, pad_to_multiple, plan_offline,
+    validation_split,
 };
 use crate::tokenizer::TextTokenizer;
 
@@ -63,12 +65,7 @@ pub struct PromptCompletionPrep {
 
 impl PromptCompletionPrep {
     /// The recorded runs' settings.
-    pub fn new(
-        source: String,
-        output: PathBuf,
-        tokenizer: PathBuf,
-        pack_size: u32,
-    ) -> PromptCompletionPrep {
+    pub fn new(source: String, output: PathBuf, tokenizer: PathBuf, pack_size: u32) -> PromptCompletionPrep {
         PromptCompletionPrep {
             source,
             split: None,
@@ -85,13 +82,8 @@ impl PromptCompletionPrep {
     }
 }
 
-struct Texts {
-    prompt: String,
-    completion: String,
-    answers: Value,
-}
-
-fn texts(row: &Value, shape: RowShape, path: &Path, line: u64) -> Result<Texts> {
+/// The row as it goes to `training.jsonl`.
+fn normalise(row: &Value, shape: RowShape, path: &Path, line: u64) -> Result<Value> {
     let field = |key: &str| {
         row.get(key).and_then(Value::as_str).ok_or_else(|| {
             let found = row.get(key).map_or("nothing".to_string(), Value::to_string);
@@ -99,117 +91,123 @@ fn texts(row: &Value, shape: RowShape, path: &Path, line: u64) -> Result<Texts> 
         })
     };
     Ok(match shape {
-        RowShape::OpenMathInstruct => Texts {
-            prompt: format!("Problem: {} Solution:", field("problem")?),
-            completion: field("generated_solution")?.to_string(),
-            answers: json!([row.get("expected_answer").cloned().unwrap_or_default()]),
-        },
-        RowShape::InputOutput => Texts {
-            prompt: field("input")?.to_string(),
-            completion: field("output")?.to_string(),
-            answers: row
-                .get("original_answers")
-                .cloned()
-                .unwrap_or_else(|| json!([])),
-        },
+        RowShape::OpenMathInstruct => json!({
+            "input": format!("Problem: {} Solution:", field("problem")?),
+            "output": field("generated_solution")?,
+            "original_answers": [row.get("expected_answer").cloned().unwrap_or_default()],
+        }),
+        RowShape::InputOutput => json!({
+            "input": field("input")?,
+            "output": field("output")?,
+            "original_answers": row.get("original_answers").cloned().unwrap_or_else(|| json!([])),
+        }),
     })
 }
 
-fn read_rows(
-    settings: &PromptCompletionPrep,
-    bytes: &AtomicU64,
-    rows_read: &AtomicU64,
-) -> Result<Vec<Texts>> {
-    let mut rows = Vec::new();
-    for file in find_files(&settings.source, None, settings.split.as_deref())? {
-        let path = file.path.clone();
-        let mut line = 0;
-        for_each_row(
-            &FileShare { file, rows: None },
-            Want::Json,
-            settings.on_bad_row,
-            bytes,
-            &mut |row| {
+/// Normalised rows in a file of lines without a name, to be read in any order: memory holds their offsets only.
+struct RowStore {
+    path: PathBuf,
+    file: File,
+    offsets: Vec<u64>,
+}
+
+impl RowStore {
+    /// Reads all rows. Rows that cannot be read are left out where the settings say so.
+    fn read(settings: &PromptCompletionPrep, progress: &Progress) -> Result<(RowStore, u64)> {
+        let path = settings.output.join(".rows.jsonl");
+        let mut target = AtomicFile::create(&path)?;
+        let (mut offsets, mut bad_rows) = (vec![0u64], 0);
+        for file in find_files(&settings.source, None, settings.split.as_deref())? {
+            let input = file.path.clone();
+            let mut line = 0;
+            let mut visit = |row: Row| {
                 line += 1;
-                rows_read.fetch_add(1, Ordering::Relaxed);
-                if let Row::Json(value) = row {
-                    match texts(&value, settings.shape, &path, line) {
-                        Ok(texts) => rows.push(texts),
+                progress.rows.fetch_add(1, Ordering::Relaxed);
+                let row = match row {
+                    Row::Json(value) => match normalise(&value, settings.shape, &input, line) {
                         Err(e) if settings.on_bad_row == BadRows::Stop => return Err(e),
-                        Err(_) => {}
-                    }
-                }
+                        other => other.ok(),
+                    },
+                    Row::Text(_) | Row::Bad => None,
+                };
+                let Some(row) = row else {
+                    bad_rows += 1;
+                    return Ok(true);
+                };
+                let text = format!("{}\n", python_text::json(&row, false, false));
+                target.put(text.as_bytes())?;
+                offsets.push(offsets[offsets.len() - 1] + text.len() as u64);
                 Ok(true)
-            },
-        )?;
+            };
+            for_each_row(
+                &FileShare { file, rows: None },
+                Want::Json,
+                settings.on_bad_row,
+                &progress.bytes_read,
+                &mut visit,
+            )?;
+        }
+        target.commit()?;
+        let file = File::open(&path).map_err(|e| DataError::io("open", &path, e))?;
+        // The open file stays readable; a run that is killed leaves nothing behind.
+        std::fs::remove_file(&path).map_err(|e| DataError::io("remove", &path, e))?;
+        Ok((RowStore { path, file, offsets }, bad_rows))
     }
-    Ok(rows)
+
+    fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// One line, with its line feed.
+    fn line(&self, row: u64, buffer: &mut Vec<u8>) -> Result<()> {
+        let (from, to) = (self.offsets[row as usize], self.offsets[row as usize + 1]);
+        buffer.resize((to - from) as usize, 0);
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(from))
+            .and_then(|_| file.read_exact(buffer))
+            .map_err(|e| DataError::io("read", &self.path, e))
+    }
 }
 
-fn write_jsonl(path: &Path, rows: &[Texts], order: &[u64]) -> Result<()> {
-    let mut file = AtomicFile::create(path)?;
-    for &i in order {
-        let row = &rows[i as usize];
-        let value =
-            json!({"input": row.prompt, "output": row.completion, "original_answers": row.answers});
-        file.put(format!("{}\n", python_text::json(&value, false, false)).as_bytes())?;
-    }
-    file.commit()
-}
-
-/// Tokenises and packs the rows of one split.
+/// Writes the rows of one split to `<name>.jsonl`, tokenises and packs them.
 fn pack_split(
     settings: &PromptCompletionPrep,
     maker: &PromptCompletion,
-    rows: &[Texts],
+    rows: &RowStore,
     order: &[u64],
+    lines: &Path,
     target: &Path,
     progress: &Progress,
 ) -> Result<(PackMetadata, u64)> {
     let mut spool_directory = target.as_os_str().to_os_string();
     spool_directory.push(".spool");
     let mut spool = SpoolWriter::create(Path::new(&spool_directory))?;
-    let (pack_size, multiple) = (
-        settings.pack_size as usize,
-        settings.pad_seq_to_mult as usize,
-    );
+    let (pack_size, multiple) = (settings.pack_size as usize, settings.pad_seq_to_mult as usize);
     let mut ids = Vec::new();
+    let mut line = Vec::new();
+    let mut lines = AtomicFile::create(lines)?;
     for (position, &i) in order.iter().enumerate() {
-        let row = &rows[i as usize];
-        let mut example = maker.example(&row.prompt, &row.completion, position as u64)?;
-        example.resize(
-            pad_to_multiple(example.input_ids.len(), pack_size, multiple),
-            maker.eos(),
-        );
+        rows.line(i, &mut line)?;
+        lines.put(&line)?;
+        let row: Value = serde_json::from_slice(&line)
+            .map_err(|e| bad_row(&rows.path, i + 1, "the line that was written".into(), e.to_string()))?;
+        let text = |key: &str| row[key].as_str().unwrap_or_default();
+        let mut example = maker.example(text("input"), text("output"), position as u64)?;
+        example.resize(pad_to_multiple(example.input_ids.len(), pack_size, multiple), maker.eos());
         ids.clear();
         ids.extend(example.input_ids.iter().map(|&id| id as u32));
         spool.add(&ids, &example.loss_mask)?;
-        progress
-            .tokens
-            .fetch_add(ids.len() as u64, Ordering::Relaxed);
+        progress.tokens.fetch_add(ids.len() as u64, Ordering::Relaxed);
     }
+    lines.commit()?;
     let spool: Spool = spool.finish()?;
-    let plan = plan_offline(
-        spool.lengths(),
-        settings.pack_size,
-        settings.algorithm,
-        settings.seed,
-    )?;
+    let plan = plan_offline(spool.lengths(), settings.pack_size, settings.algorithm, settings.seed)?;
     let mut writer = PackWriter::offline(target)?;
     let bins: Vec<usize> = (0..plan.packs.len()).collect();
     for group in bins.chunks(500) {
-        let (first, last) = (
-            plan.packs.starts[group[0]],
-            plan.packs.starts[group[group.len() - 1] + 1],
-        );
-        let starts = plan.packs.starts[group[0]..=group[group.len() - 1] + 1]
-            .iter()
-            .map(|s| s - first)
-            .collect();
-        let part = Bins {
-            items: plan.packs.items[first..last].to_vec(),
-            starts,
-        };
+        let (first, last) = (plan.packs.starts[group[0]], plan.packs.starts[group[group.len() - 1] + 1]);
+        let starts = plan.packs.starts[group[0]..=group[group.len() - 1] + 1].iter().map(|s| s - first).collect();
+        let part = Bins { items: plan.packs.items[first..last].to_vec(), starts };
         writer.write_group(&pack_examples(&part, usize::MAX, |row| spool.sequence(row)))?;
     }
     writer.finish()?;
@@ -225,28 +223,16 @@ pub fn prepare_prompt_completion(
     settings: &PromptCompletionPrep,
     show: &(dyn Fn(&ProgressReport) + Sync),
 ) -> Result<PreparedRun> {
-    if settings.pack_size < 2
-        || settings.pad_seq_to_mult == 0
-        || !(0.0..1.0).contains(&settings.validation_share)
-    {
+    if settings.pack_size < 2 || settings.pad_seq_to_mult == 0 || !(0.0..1.0).contains(&settings.validation_share) {
         return Err(DataError::Setting {
             name: "pack_size",
-            expected: "a pack of 2 or more, a multiple of 1 or more, a validation share below 1"
-                .into(),
-            found: format!(
-                "{}, {} and {}",
-                settings.pack_size, settings.pad_seq_to_mult, settings.validation_share
-            ),
+            expected: "a pack of 2 or more, a multiple of 1 or more, a validation share below 1".into(),
+            found: format!("{}, {} and {}", settings.pack_size, settings.pad_seq_to_mult, settings.validation_share),
             hint: "correct the settings",
         });
     }
     let tokenizer = TextTokenizer::load(&settings.tokenizer)?;
-    let tokenizer_name = settings
-        .tokenizer
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let tokenizer_name = settings.tokenizer.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let hash = short_hash(&json!({
         "source": settings.source, "split": settings.split, "shape": format!("{:?}", settings.shape),
         "tokenizer": file_hash(tokenizer.path())?, "pack_size": settings.pack_size, "seed": settings.seed,
@@ -257,30 +243,24 @@ pub fn prepare_prompt_completion(
     let maker = PromptCompletion::new(tokenizer, longest)?;
     let progress = Progress::default();
     progress.watch(show, || {
-        let total: u64 = find_files(&settings.source, None, settings.split.as_deref())?
-            .iter()
-            .map(|f| f.size)
-            .sum();
+        let total: u64 = find_files(&settings.source, None, settings.split.as_deref())?.iter().map(|f| f.size).sum();
         progress.bytes_total.store(total, Ordering::Relaxed);
-        let rows = read_rows(settings, &progress.bytes_read, &progress.rows)?;
-        let (training, validation) = validation_split(
-            rows.len(),
-            settings.validation_share,
-            u64::from(settings.seed),
-        );
+        let (rows, bad_rows) = RowStore::read(settings, &progress)?;
+        let (training, validation) = validation_split(rows.len(), settings.validation_share, u64::from(settings.seed));
         let directory = settings.output.join("packed").join(format!(
             "{tokenizer_name}_pad_seq_to_mult{}_sft_{}",
             settings.pad_seq_to_mult,
             &hash[..12]
         ));
         let (mut metadata, mut stats) = (Vec::new(), serde_json::Map::new());
+        stats.insert("num_errors".into(), bad_rows.into());
         for (name, order) in [("training", &training), ("validation", &validation)] {
             if order.is_empty() {
                 continue;
             }
-            write_jsonl(&settings.output.join(format!("{name}.jsonl")), &rows, order)?;
+            let lines = settings.output.join(format!("{name}.jsonl"));
             let target = directory.join(format!("{name}_{}.idx.parquet", settings.pack_size));
-            let (about, skipped) = pack_split(settings, &maker, &rows, order, &target, &progress)?;
+            let (about, skipped) = pack_split(settings, &maker, &rows, order, &lines, &target, &progress)?;
             metadata.push(about);
             stats.insert(format!("num_rows_{name}"), order.len().into());
             stats.insert(format!("num_skipped_{name}"), skipped.into());
@@ -293,6 +273,7 @@ pub fn prepare_prompt_completion(
             blend: path,
             splits: Splits::default(),
             stats: Value::Object(stats),
+            notes: Vec::new(),
         })
     })
 }

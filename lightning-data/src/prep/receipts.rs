@@ -69,10 +69,7 @@ pub fn checksum_file(path: &Path) -> Result<(u64, String)> {
     let (mut hasher, mut bytes) = (XxHash64::with_seed(0), 0);
     let mut buffer = vec![0; 1 << 18];
     loop {
-        match file
-            .read(&mut buffer)
-            .map_err(|e| DataError::io("read", path, e))?
-        {
+        match file.read(&mut buffer).map_err(|e| DataError::io("read", path, e))? {
             0 => return Ok((bytes, checksum_text(hasher.finish()))),
             n => {
                 hasher.write(&buffer[..n]);
@@ -94,8 +91,7 @@ impl ShardGuard {
     /// Waits for the shard.
     pub(super) fn claim(directory: &Path, shard: usize) -> Result<ShardGuard> {
         let receipts = directory.join("receipts");
-        std::fs::create_dir_all(&receipts)
-            .map_err(|e| DataError::io("create the directory", &receipts, e))?;
+        std::fs::create_dir_all(&receipts).map_err(|e| DataError::io("create the directory", &receipts, e))?;
         let lock_path = receipts.join(format!(".shard_{shard:06}.lock"));
         let file = OpenOptions::new()
             .create(true)
@@ -139,11 +135,8 @@ impl ShardGuard {
     /// Removes what a killed writer of this shard left behind.
     pub(super) fn clean(&self, shard: usize) {
         let stem = format!(".shard_{shard:06}.");
-        for entry in std::fs::read_dir(&self.directory)
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
+        let folders = [self.directory.clone(), self.directory.join("receipts")];
+        for entry in folders.iter().flat_map(std::fs::read_dir).flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             if name.starts_with(&stem) && name.ends_with(".tmp") {

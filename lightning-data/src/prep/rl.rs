@@ -51,10 +51,7 @@ impl Lookup {
             rows.push(row);
             Ok(())
         })?;
-        Ok(Lookup {
-            path: path.to_path_buf(),
-            rows,
-        })
+        Ok(Lookup { path: path.to_path_buf(), rows })
     }
 
     /// Question and answer of a row.
@@ -77,27 +74,14 @@ impl Lookup {
         };
         let prompt = prompt.ok_or_else(|| bad("a prompt", record["prompt"].to_string()))?;
         let truth = record["reward_model"]["ground_truth"].as_str();
-        let truth = truth.ok_or_else(|| {
-            bad(
-                "reward_model.ground_truth",
-                record["reward_model"].to_string(),
-            )
-        })?;
+        let truth = truth.ok_or_else(|| bad("reward_model.ground_truth", record["reward_model"].to_string()))?;
         // Skywork keeps a JSON list of equivalent answers.
         let answer = match serde_json::from_str::<Vec<Value>>(truth) {
-            Ok(list) if !list.is_empty() => list[0]
-                .as_str()
-                .map_or_else(|| list[0].to_string(), str::to_string),
+            Ok(list) if !list.is_empty() => list[0].as_str().map_or_else(|| list[0].to_string(), str::to_string),
             _ => truth.to_string(),
         };
         let question = prompt.strip_prefix(DAPO_BEFORE).unwrap_or(prompt);
-        Ok((
-            question
-                .strip_suffix(DAPO_AFTER)
-                .unwrap_or(question)
-                .to_string(),
-            answer,
-        ))
+        Ok((question.strip_suffix(DAPO_AFTER).unwrap_or(question).to_string(), answer))
     }
 }
 
@@ -127,40 +111,19 @@ fn resolve(record: &mut Map<String, Value>, lookups: &HashMap<&str, Lookup>) -> 
         hint,
     };
     let named = |v: &Value| v.as_str().map(str::to_ascii_lowercase);
-    let of = [
-        placeholder.get("dataset"),
-        placeholder.get("path"),
-        record.get("dataset"),
-    ]
-    .into_iter()
-    .flatten()
-    .filter_map(named)
-    .find_map(|name| {
-        ["dapo", "skywork"]
-            .into_iter()
-            .find(|k| name.contains(k))
-            .or(name.contains("dapo17k").then_some("dapo"))
-    })
-    .ok_or_else(|| {
-        bad(
-            "a dataset named DAPO or Skywork",
-            placeholder.to_string(),
-            "check the record",
-        )
-    })?;
+    let of = [placeholder.get("dataset"), placeholder.get("path"), record.get("dataset")]
+        .into_iter()
+        .flatten()
+        .filter_map(named)
+        .find_map(|name| {
+            ["dapo", "skywork"].into_iter().find(|k| name.contains(k)).or(name.contains("dapo17k").then_some("dapo"))
+        })
+        .ok_or_else(|| bad("a dataset named DAPO or Skywork", placeholder.to_string(), "check the record"))?;
     let lookup = lookups.get(of).ok_or_else(|| {
-        bad(
-            &format!("the rows of {of}"),
-            "none given".into(),
-            "fetch that dataset and give its path",
-        )
+        bad(&format!("the rows of {of}"), "none given".into(), "fetch that dataset and give its path")
     })?;
-    let row = placeholder
-        .get("row")
-        .or(placeholder.get("row_index"))
-        .and_then(Value::as_u64);
-    let row =
-        row.ok_or_else(|| bad("a row number", placeholder.to_string(), "check the record"))?;
+    let row = placeholder.get("row").or(placeholder.get("row_index")).and_then(Value::as_u64);
+    let row = row.ok_or_else(|| bad("a row number", placeholder.to_string(), "check the record"))?;
     let (question, answer) = lookup.get(row)?;
     let question = match placeholder.get("question_template").and_then(Value::as_str) {
         Some(template) => template.replace("{question}", &question),
@@ -168,14 +131,9 @@ fn resolve(record: &mut Map<String, Value>, lookups: &HashMap<&str, Lookup>) -> 
     };
     record.insert("question".into(), question.clone().into());
     record.insert("expected_answer".into(), answer.into());
-    let params = record
-        .entry("responses_create_params")
-        .or_insert_with(|| json!({}));
+    let params = record.entry("responses_create_params").or_insert_with(|| json!({}));
     if let Some(params) = params.as_object_mut() {
-        params.insert(
-            "input".into(),
-            json!([{"role": "user", "content": question}]),
-        );
+        params.insert("input".into(), json!([{"role": "user", "content": question}]));
     }
     Ok(())
 }
@@ -186,11 +144,7 @@ fn resolve(record: &mut Map<String, Value>, lookups: &HashMap<&str, Lookup>) -> 
 /// Unreadable files, placeholders that point nowhere, an unknown split.
 pub fn prepare_rl(settings: &RlPrep) -> Result<PreparedRun> {
     let known = ["train", "val", "test"];
-    if let Some((split, _)) = settings
-        .splits
-        .iter()
-        .find(|s| !known.contains(&s.0.as_str()))
-    {
+    if let Some((split, _)) = settings.splits.iter().find(|s| !known.contains(&s.0.as_str())) {
         return Err(DataError::Setting {
             name: "splits",
             expected: "train, val or test".into(),
@@ -211,9 +165,7 @@ pub fn prepare_rl(settings: &RlPrep) -> Result<PreparedRun> {
     let directory = run_directory(&settings.output, &config, false)?;
     let (mut manifest, mut counts) = (Map::new(), Map::new());
     for (split, path) in &settings.splits {
-        let target = directory
-            .join(format!("{}__{split}", settings.name))
-            .join("shard_000000.jsonl");
+        let target = directory.join(format!("{}__{split}", settings.name)).join("shard_000000.jsonl");
         let mut file = AtomicFile::create(&target)?;
         let mut rows = 0u64;
         each_row(path, settings.on_bad_row, &mut |mut row| {
@@ -235,5 +187,6 @@ pub fn prepare_rl(settings: &RlPrep) -> Result<PreparedRun> {
         blend: path,
         splits: Splits::default(),
         stats: Value::Object(counts),
+        notes: Vec::new(),
     })
 }

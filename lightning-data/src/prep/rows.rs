@@ -44,7 +44,7 @@ pub(crate) enum Row {
 
 /// What to take from each row.
 #[derive(Clone, Copy)]
-pub(super) enum Want<'a> {
+pub(crate) enum Want<'a> {
     /// A text field by name.
     Text(&'a str),
     /// Everything.
@@ -52,7 +52,7 @@ pub(super) enum Want<'a> {
 }
 
 /// Reads the rows of a share in order. `visit` returns false to stop. `bytes` counts raw bytes read.
-pub(super) fn for_each_row(
+pub(crate) fn for_each_row(
     share: &FileShare,
     want: Want<'_>,
     bad: BadRows,
@@ -62,9 +62,7 @@ pub(super) fn for_each_row(
     let path = &share.file.path;
     let mine = |row: u64| share.rows.is_none_or(|(n, k)| row % n == k);
     match FileKind::of(path) {
-        Some(FileKind::JsonLines(compression)) => {
-            json_lines(path, compression, want, bad, bytes, &mine, visit)
-        }
+        Some(FileKind::JsonLines(compression)) => json_lines(path, compression, want, bad, bytes, &mine, visit),
         Some(FileKind::PlainText) => {
             if mine(0) {
                 let text = std::fs::read(path).map_err(|e| DataError::io("read", path, e))?;
@@ -72,22 +70,12 @@ pub(super) fn for_each_row(
                 let row = match (String::from_utf8(text), want, bad) {
                     (Ok(text), Want::Text(_), _) => Row::Text(TextField::Text(text)),
                     (Ok(_), Want::Json, _) => {
-                        return Err(bad_row(
-                            path,
-                            1,
-                            "rows with fields".into(),
-                            "plain text".into(),
-                        ));
+                        return Err(bad_row(path, 1, "rows with fields".into(), "plain text".into()));
                     }
                     (Err(_), _, BadRows::Skip) => Row::Bad,
                     (Err(e), _, BadRows::Stop) => {
                         let at = e.utf8_error().valid_up_to();
-                        return Err(bad_row(
-                            path,
-                            1,
-                            "UTF-8".into(),
-                            format!("another byte at offset {at}"),
-                        ));
+                        return Err(bad_row(path, 1, "UTF-8".into(), format!("another byte at offset {at}")));
                     }
                 };
                 visit(row)?;
@@ -96,13 +84,7 @@ pub(super) fn for_each_row(
         }
         #[cfg(feature = "parquet")]
         Some(FileKind::Parquet) => {
-            let taken = super::super::parquet_columns::for_each_row(
-                path,
-                want_column(want),
-                bad,
-                &mine,
-                visit,
-            );
+            let taken = super::super::parquet_columns::for_each_row(path, want_column(want), bad, &mine, visit);
             bytes.fetch_add(share.file.size, Ordering::Relaxed);
             taken
         }
@@ -110,8 +92,7 @@ pub(super) fn for_each_row(
             path: path.clone(),
             rule: "the kind of a file shows in its name",
             entry: None,
-            expected: ".jsonl, .jsonl.gz, .jsonl.zst, .txt, or .parquet in a build that has it"
-                .into(),
+            expected: ".jsonl, .jsonl.gz, .jsonl.zst, .txt, or .parquet in a build that has it".into(),
             found: "another ending".into(),
             hint: "rename or convert the file; .parquet needs the feature `parquet`",
         }),
@@ -163,10 +144,7 @@ fn json_lines(
     let raw = BufReader::with_capacity(1 << 18, Counting { inner: file, bytes });
     let mut reader: Box<dyn BufRead + '_> = match compression {
         Compression::None => Box::new(raw),
-        Compression::Gzip => Box::new(BufReader::with_capacity(
-            1 << 18,
-            flate2::bufread::MultiGzDecoder::new(raw),
-        )),
+        Compression::Gzip => Box::new(BufReader::with_capacity(1 << 18, flate2::bufread::MultiGzDecoder::new(raw))),
         Compression::Zstd => Box::new(BufReader::with_capacity(1 << 18, ZstdFrames::new(raw))),
     };
     let (mut line, mut row) = (0u64, 0u64);
@@ -174,22 +152,20 @@ fn json_lines(
     loop {
         buffer.clear();
         line += 1;
-        let n = reader
-            .read_until(b'\n', &mut buffer)
-            .map_err(|e| match e.kind() {
-                io::ErrorKind::UnexpectedEof
-                | io::ErrorKind::InvalidInput
-                | io::ErrorKind::InvalidData
-                | io::ErrorKind::Other => DataError::Invalid {
-                    path: path.to_path_buf(),
-                    rule: "a compressed file is whole",
-                    entry: Some(line),
-                    expected: "a readable stream to its end".into(),
-                    found: e.to_string(),
-                    hint: "copy or compress the file again",
-                },
-                _ => DataError::io("read", path, e),
-            })?;
+        let n = reader.read_until(b'\n', &mut buffer).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidData
+            | io::ErrorKind::Other => DataError::Invalid {
+                path: path.to_path_buf(),
+                rule: "a compressed file is whole",
+                entry: Some(line),
+                expected: "a readable stream to its end".into(),
+                found: e.to_string(),
+                hint: "copy or compress the file again",
+            },
+            _ => DataError::io("read", path, e),
+        })?;
         if n == 0 {
             return Ok(());
         }
@@ -242,11 +218,7 @@ impl<R: BufRead> ZstdFrames<R> {
     fn new(source: R) -> ZstdFrames<R> {
         let mut decoder = ruzstd::decoding::FrameDecoder::new();
         decoder.set_max_window_size(LARGEST_WINDOW);
-        ZstdFrames {
-            source,
-            decoder,
-            inside: false,
-        }
+        ZstdFrames { source, decoder, inside: false }
     }
 }
 
@@ -254,29 +226,21 @@ impl<R: BufRead> Read for ZstdFrames<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         use ruzstd::decoding::BlockDecodingStrategy::UptoBlocks;
         use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-        let broken =
-            |e: FrameDecoderError| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
+        let broken = |e: FrameDecoderError| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
         loop {
             if self.inside {
                 while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                    self.decoder
-                        .decode_blocks(&mut self.source, UptoBlocks(1))
-                        .map_err(broken)?;
+                    self.decoder.decode_blocks(&mut self.source, UptoBlocks(1)).map_err(broken)?;
                 }
                 if self.decoder.can_collect() > 0 {
                     return self.decoder.read(buffer);
                 }
-                let (stored, computed) = (
-                    self.decoder.get_checksum_from_data(),
-                    self.decoder.get_calculated_checksum(),
-                );
+                let (stored, computed) =
+                    (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum());
                 if let (Some(stored), Some(computed)) = (stored, computed)
                     && stored != computed
                 {
-                    return Err(io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        "a frame's checksum differs",
-                    ));
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame's checksum differs"));
                 }
                 self.inside = false;
             }
@@ -285,14 +249,8 @@ impl<R: BufRead> Read for ZstdFrames<R> {
             }
             match self.decoder.reset(&mut self.source) {
                 Ok(()) => self.inside = true,
-                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
-                    length,
-                    ..
-                })) => {
-                    let skipped = io::copy(
-                        &mut (&mut self.source).take(u64::from(length)),
-                        &mut io::sink(),
-                    )?;
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
+                    let skipped = io::copy(&mut (&mut self.source).take(u64::from(length)), &mut io::sink())?;
                     if skipped < u64::from(length) {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
@@ -309,10 +267,7 @@ struct FieldOf<'a>(&'a str);
 
 impl<'de> DeserializeSeed<'de> for FieldOf<'_> {
     type Value = TextField;
-    fn deserialize<D: de::Deserializer<'de>>(
-        self,
-        deserializer: D,
-    ) -> std::result::Result<TextField, D::Error> {
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> std::result::Result<TextField, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
@@ -341,10 +296,7 @@ struct KeyIs<'a>(&'a str);
 
 impl<'de> DeserializeSeed<'de> for KeyIs<'_> {
     type Value = bool;
-    fn deserialize<D: de::Deserializer<'de>>(
-        self,
-        deserializer: D,
-    ) -> std::result::Result<bool, D::Error> {
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> std::result::Result<bool, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
@@ -363,10 +315,7 @@ struct Text;
 
 impl<'de> DeserializeSeed<'de> for Text {
     type Value = TextField;
-    fn deserialize<D: de::Deserializer<'de>>(
-        self,
-        deserializer: D,
-    ) -> std::result::Result<TextField, D::Error> {
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> std::result::Result<TextField, D::Error> {
         deserializer.deserialize_any(self)
     }
 }

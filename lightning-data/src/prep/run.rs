@@ -25,33 +25,26 @@ pub struct PreparedRun {
     pub splits: Splits,
     /// Counters summed over all shards.
     pub stats: Value,
+    /// What a person should know about the result.
+    pub notes: Vec<String>,
 }
 
 /// First 16 hex digits of SHA-256 of the value as JSON with sorted keys.
 pub(super) fn short_hash(value: &Value) -> String {
     let text = python_text::json(value, true, true);
-    Sha256::digest(text.as_bytes())
-        .iter()
-        .take(8)
-        .map(|b| format!("{b:02x}"))
-        .collect()
+    Sha256::digest(text.as_bytes()).iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
 /// Hash of a file's content, for what decides results: tokenizers, templates.
 pub(super) fn file_hash(path: &Path) -> Result<String> {
     let bytes = std::fs::read(path).map_err(|e| DataError::io("open", path, e))?;
-    Ok(Sha256::digest(&bytes)
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect())
+    Ok(Sha256::digest(&bytes).iter().map(|b| format!("{b:02x}")).collect())
 }
 
 /// Hash of a plan: which rows of which files go into which shard, and how the files look.
 pub(super) fn plan_hash(plan: &[Vec<FileShare>]) -> String {
     let shard = |s: &Vec<FileShare>| -> Value {
-        s.iter()
-            .map(|f| json!([f.file.path.display().to_string(), f.file.size, f.rows]))
-            .collect()
+        s.iter().map(|f| json!([f.file.path.display().to_string(), f.file.size, f.rows])).collect()
     };
     short_hash(&plan.iter().map(shard).collect())
 }
@@ -60,16 +53,11 @@ pub(super) fn plan_hash(plan: &[Vec<FileShare>]) -> String {
 pub(super) fn run_directory(output: &Path, config: &Value, force: bool) -> Result<PathBuf> {
     let mut name = short_hash(config);
     if force {
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |d| d.as_secs());
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());
         name = format!("{name}_{now}");
     }
     let directory = output.join("runs").join(name);
-    crate::atomic::write_atomically(
-        &directory.join("config.json"),
-        format!("{config:#}\n").as_bytes(),
-    )?;
+    crate::atomic::write_atomically(&directory.join("config.json"), format!("{config:#}\n").as_bytes())?;
     Ok(directory)
 }
 
@@ -93,12 +81,8 @@ pub(super) fn make_shards(
     make: impl Fn(&ShardJob) -> Result<(Vec<FileReceipt>, Value)> + Sync,
 ) -> Result<Vec<Receipt>> {
     let input = |job: &ShardJob| job.files.iter().map(|f| f.file.size).sum::<u64>();
-    progress
-        .shards_total
-        .store(jobs.len() as u64, Ordering::Relaxed);
-    progress
-        .bytes_total
-        .store(jobs.iter().map(input).sum(), Ordering::Relaxed);
+    progress.shards_total.store(jobs.len() as u64, Ordering::Relaxed);
+    progress.bytes_total.store(jobs.iter().map(input).sum(), Ordering::Relaxed);
     map_in_order(jobs, threads, |job| {
         let guard = ShardGuard::claim(&job.directory, job.shard)?;
         let receipt = match guard.verified(&job.plan_hash) {
@@ -119,20 +103,11 @@ pub(super) fn make_shards(
                 guard.write(&receipt)?;
                 match make(job) {
                     Ok((files, stats)) => {
-                        receipt = Receipt {
-                            status: ReceiptStatus::Completed,
-                            files,
-                            stats,
-                            ..receipt
-                        };
+                        receipt = Receipt { status: ReceiptStatus::Completed, files, stats, ..receipt };
                         guard.write(&receipt)?;
                     }
                     Err(e) => {
-                        receipt = Receipt {
-                            status: ReceiptStatus::Failed,
-                            error: Some(e.to_string()),
-                            ..receipt
-                        };
+                        receipt = Receipt { status: ReceiptStatus::Failed, error: Some(e.to_string()), ..receipt };
                         // The first error matters more than one about its receipt (a full disk has both).
                         let _ = guard.write(&receipt);
                         return Err(e);
@@ -149,11 +124,7 @@ pub(super) fn make_shards(
 /// Adds up the integer counters of receipts; `min_length` and `max_length` keep the smallest and largest.
 pub(super) fn sum_stats(receipts: &[Receipt]) -> Value {
     let mut sum = serde_json::Map::new();
-    for (key, value) in receipts
-        .iter()
-        .filter_map(|r| r.stats.as_object())
-        .flatten()
-    {
+    for (key, value) in receipts.iter().filter_map(|r| r.stats.as_object()).flatten() {
         let Some(n) = value.as_u64() else { continue };
         let old = sum.get(key).and_then(Value::as_u64);
         let new = match (key.as_str(), old) {

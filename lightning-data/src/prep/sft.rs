@@ -13,9 +13,7 @@ use super::plan::{FileShare, plan_shards};
 use super::progress::{Progress, ProgressReport};
 use super::receipts::{EMPTY, FileReceipt, checksum_file};
 use super::rows::{BadRows, Row, Want, for_each_row};
-use super::run::{
-    PreparedRun, ShardJob, file_hash, make_shards, plan_hash, run_directory, sum_stats,
-};
+use super::run::{PreparedRun, ShardJob, file_hash, make_shards, plan_hash, run_directory, sum_stats};
 use super::sources::find_files;
 use super::splits::{distribute_shards, select_by_weight, weight_text};
 use super::spool::SpoolWriter;
@@ -143,35 +141,18 @@ pub fn spool_and_pack(
             stats.num_input_rows += 1;
             progress.rows.fetch_add(1, Ordering::Relaxed);
             let more = settings.sample.is_none_or(|n| stats.num_input_rows < n);
-            add_row(
-                settings, tokenizer, template, row, &mut spool, &mut stats, progress,
-            )?;
+            add_row(settings, tokenizer, template, row, &mut spool, &mut stats, progress)?;
             Ok(more)
         };
-        for_each_row(
-            share,
-            Want::Json,
-            settings.on_bad_row,
-            &progress.bytes_read,
-            &mut visit,
-        )?;
+        for_each_row(share, Want::Json, settings.on_bad_row, &progress.bytes_read, &mut visit)?;
     }
     let spool = spool.finish()?;
-    let (bins, packing) = plan_prepared(
-        spool.lengths(),
-        settings.pack_size,
-        settings.algorithm,
-        settings.seed,
-    )?;
+    let (bins, packing) = plan_prepared(spool.lengths(), settings.pack_size, settings.algorithm, settings.seed)?;
     stats.num_packed_sequences = packing.packs;
     stats.total_tokens = packing.tokens;
     stats.num_truncated_to_pack_size = packing.truncated;
     let path = prefix.with_extension("parquet");
-    let name = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if bins.is_empty() {
         match std::fs::remove_file(&path) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -179,41 +160,22 @@ pub fn spool_and_pack(
             }
             _ => {}
         }
-        return Ok((
-            vec![FileReceipt {
-                path: name,
-                bytes: 0,
-                checksum: EMPTY.into(),
-            }],
-            stats,
-        ));
+        return Ok((vec![FileReceipt { path: name, bytes: 0, checksum: EMPTY.into() }], stats));
     }
     // Row group by row group: memory is that of one group.
     let mut writer = PackWriter::prepared(&path)?;
-    for group in (0..bins.len())
-        .collect::<Vec<_>>()
-        .chunks(settings.row_group.max(1))
-    {
+    for group in (0..bins.len()).collect::<Vec<_>>().chunks(settings.row_group.max(1)) {
         let items = group.iter().flat_map(|&b| bins.bin(b)).copied().collect();
         let mut starts = vec![0];
         for &b in group {
             starts.push(starts[starts.len() - 1] + bins.bin(b).len());
         }
         let part = Bins { items, starts };
-        writer.write_group(&pack_examples(&part, settings.pack_size as usize, |i| {
-            spool.sequence(i)
-        }))?;
+        writer.write_group(&pack_examples(&part, settings.pack_size as usize, |i| spool.sequence(i)))?;
     }
     writer.finish()?;
     let (bytes, checksum) = checksum_file(&path)?;
-    Ok((
-        vec![FileReceipt {
-            path: name,
-            bytes,
-            checksum,
-        }],
-        stats,
-    ))
+    Ok((vec![FileReceipt { path: name, bytes, checksum }], stats))
 }
 
 fn add_row(
@@ -238,16 +200,10 @@ fn add_row(
         return Ok(());
     }
     // Parquet files often hold the tools as JSON text.
-    let parsed: Option<Value> = row
-        .get(&chat.tools_field)
-        .and_then(Value::as_str)
-        .and_then(|t| serde_json::from_str(t).ok());
+    let parsed: Option<Value> =
+        row.get(&chat.tools_field).and_then(Value::as_str).and_then(|t| serde_json::from_str(t).ok());
     let tools = parsed.as_ref().or(row.get(&chat.tools_field));
-    let outcome = chat_sequences(
-        template,
-        row.get(&chat.messages_field).unwrap_or(&Value::Null),
-        tools,
-    );
+    let outcome = chat_sequences(template, row.get(&chat.messages_field).unwrap_or(&Value::Null), tools);
     let sequences = match outcome {
         ChatOutcome::Sequences(sequences) => sequences,
         dropped => {
@@ -272,9 +228,7 @@ fn add_row(
         }
         spool.add(&ids, &mask)?;
         stats.num_output_sequences += 1;
-        progress
-            .tokens
-            .fetch_add(ids.len() as u64, Ordering::Relaxed);
+        progress.tokens.fetch_add(ids.len() as u64, Ordering::Relaxed);
     }
     Ok(())
 }
@@ -283,16 +237,9 @@ fn add_row(
 ///
 /// # Errors
 /// As the preparation for pretraining.
-pub fn prepare_sft(
-    settings: &SftPrep,
-    show: &(dyn Fn(&ProgressReport) + Sync),
-) -> Result<PreparedRun> {
+pub fn prepare_sft(settings: &SftPrep, show: &(dyn Fn(&ProgressReport) + Sync)) -> Result<PreparedRun> {
     settings.blend.check(Path::new("(blend)"))?;
-    let num_shards = if settings.sample.is_some() {
-        1
-    } else {
-        settings.num_shards
-    };
+    let num_shards = if settings.sample.is_some() { 1 } else { settings.num_shards };
     if num_shards == 0 || settings.sample == Some(0) {
         return Err(DataError::Setting {
             name: "num_shards",
@@ -341,27 +288,15 @@ pub fn prepare_sft(
     let directory = run_directory(&output, &config, settings.force)?;
     let (mut jobs, mut prefixes) = (Vec::new(), Vec::new());
     for dataset in &settings.blend.datasets {
-        let files = find_files(
-            &dataset.path,
-            dataset.subset.as_deref(),
-            dataset.split.as_deref(),
-        )?;
+        let files = find_files(&dataset.path, dataset.subset.as_deref(), dataset.split.as_deref())?;
         let plan = plan_shards(&files, num_shards);
         let hash = plan_hash(&plan);
         let place = directory.join("datasets").join(&dataset.name).join(&hash);
         if dataset.weight > 0.0 {
-            prefixes.push((
-                weight_text(dataset.weight),
-                place.join("shard").display().to_string(),
-            ));
+            prefixes.push((weight_text(dataset.weight), place.join("shard").display().to_string()));
         }
         for (shard, files) in plan.into_iter().enumerate() {
-            jobs.push(ShardJob {
-                directory: place.clone(),
-                plan_hash: hash.clone(),
-                shard,
-                files,
-            });
+            jobs.push(ShardJob { directory: place.clone(), plan_hash: hash.clone(), shard, files });
         }
     }
     let progress = Progress::default();
@@ -369,9 +304,7 @@ pub fn prepare_sft(
         make_shards(&jobs, settings.threads, &progress, |job| {
             let prefix = job.directory.join(format!("shard_{:06}", job.shard));
             let tokenizer = tokenizer.clone();
-            let (files, stats) = spool_and_pack(
-                settings, &tokenizer, &template, &job.files, &prefix, &progress,
-            )?;
+            let (files, stats) = spool_and_pack(settings, &tokenizer, &template, &job.files, &prefix, &progress)?;
             Ok((files, serde_json::to_value(stats).unwrap_or_default()))
         })
     })?;
@@ -380,48 +313,25 @@ pub fn prepare_sft(
     let blend = output.join("blend.json");
     splits.write(&blend)?;
     let packs = |prefix: &str| -> u64 {
-        let found = jobs.iter().zip(&receipts).find(|(job, _)| {
-            job.directory
-                .join(format!("shard_{:06}", job.shard))
-                .display()
-                .to_string()
-                == prefix
-        });
-        found
-            .and_then(|(_, r)| r.stats["num_packed_sequences"].as_u64())
-            .unwrap_or(0)
+        let found = jobs
+            .iter()
+            .zip(&receipts)
+            .find(|(job, _)| job.directory.join(format!("shard_{:06}", job.shard)).display().to_string() == prefix);
+        found.and_then(|(_, r)| r.stats["num_packed_sequences"].as_u64()).unwrap_or(0)
     };
-    link_splits(
-        &output,
-        [
-            ("train", &splits.train),
-            ("valid", &splits.valid),
-            ("test", &splits.test),
-        ],
-        packs,
-    )?;
-    Ok(PreparedRun {
-        directory,
-        blend,
-        splits,
-        stats: sum_stats(&receipts),
-    })
+    link_splits(&output, [("train", &splits.train), ("valid", &splits.valid), ("test", &splits.test)], packs)?;
+    Ok(PreparedRun { directory, blend, splits, stats: sum_stats(&receipts), notes: Vec::new() })
 }
 
 /// Fills `splits/<split>` with relative links named `{position}__{dataset}__shard_NNNNNN.parquet`. Empty shards are left
 /// out; where weights differ, whole shards are.
-fn link_splits(
-    output: &Path,
-    splits: [(&str, &Vec<(String, String)>); 3],
-    packs: impl Fn(&str) -> u64,
-) -> Result<()> {
+fn link_splits(output: &Path, splits: [(&str, &Vec<(String, String)>); 3], packs: impl Fn(&str) -> u64) -> Result<()> {
     let fresh = output.join(format!(".splits.{}.tmp", std::process::id()));
     let old = output.join("splits");
     let _ = std::fs::remove_dir_all(&fresh); // of an earlier process with this number
     for (name, list) in splits {
         let directory = fresh.join(name);
-        std::fs::create_dir_all(&directory)
-            .map_err(|e| DataError::io("create the directory", &directory, e))?;
+        std::fs::create_dir_all(&directory).map_err(|e| DataError::io("create the directory", &directory, e))?;
         let dataset = |prefix: &str| {
             // .../datasets/<name>/<plan>/shard_NNNNNN
             Path::new(prefix)
@@ -444,18 +354,11 @@ fn link_splits(
             let shard = target.file_name().unwrap_or_default().to_string_lossy();
             let link = directory.join(format!("{position:06}__{dataset}__{shard}"));
             let inside = target.strip_prefix(output).unwrap_or(&target);
-            let relative = if inside.is_absolute() {
-                inside.to_path_buf()
-            } else {
-                Path::new("../..").join(inside)
-            };
+            let relative = if inside.is_absolute() { inside.to_path_buf() } else { Path::new("../..").join(inside) };
             #[cfg(unix)]
-            std::os::unix::fs::symlink(&relative, &link)
-                .map_err(|e| DataError::io("link", &link, e))?;
+            std::os::unix::fs::symlink(&relative, &link).map_err(|e| DataError::io("link", &link, e))?;
             #[cfg(not(unix))]
-            std::fs::copy(&target, &link)
-                .map(|_| ())
-                .map_err(|e| DataError::io("copy to", &link, e))?;
+            std::fs::copy(&target, &link).map(|_| ()).map_err(|e| DataError::io("copy to", &link, e))?;
         }
     }
     if old.exists() {

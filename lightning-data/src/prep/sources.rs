@@ -34,9 +34,7 @@ impl FileKind {
         let ends = |suffix: &str| name.ends_with(suffix);
         match () {
             () if ends(".jsonl") || ends(".ndjson") => Some(FileKind::JsonLines(Compression::None)),
-            () if ends(".jsonl.gz") || ends(".json.gz") => {
-                Some(FileKind::JsonLines(Compression::Gzip))
-            }
+            () if ends(".jsonl.gz") || ends(".json.gz") => Some(FileKind::JsonLines(Compression::Gzip)),
             () if ends(".jsonl.zst") || ends(".json.zst") || ends(".jsonl.zstd") => {
                 Some(FileKind::JsonLines(Compression::Zstd))
             }
@@ -72,30 +70,19 @@ pub fn find_files(path: &str, subset: Option<&str>, split: Option<&str>) -> Resu
             // Files named by split ("train-00000-of-00010.parquet", "train/...") are filtered; others hold everything.
             let of_split = |p: &Path| {
                 let inside = p.strip_prefix(&start).unwrap_or(p);
-                let by_name = |s: &str| {
-                    s == split
-                        || s.strip_prefix(split)
-                            .is_some_and(|r| r.starts_with(['-', '.', '_']))
-                };
-                inside
-                    .components()
-                    .any(|c| c.as_os_str().to_str().is_some_and(by_name))
+                let by_name =
+                    |s: &str| s == split || s.strip_prefix(split).is_some_and(|r| r.starts_with(['-', '.', '_']));
+                inside.components().any(|c| c.as_os_str().to_str().is_some_and(by_name))
             };
             if files.iter().any(|f| of_split(&f.path)) {
                 files.retain(|f| of_split(&f.path));
             }
         }
     } else if FileKind::of(&root).is_some() {
-        files.push(InputFile {
-            path: root.clone(),
-            size: meta.len(),
-        });
+        files.push(InputFile { path: root.clone(), size: meta.len() });
     }
     if files.is_empty() {
-        return Err(missing(
-            &root,
-            "files ending in .jsonl, .jsonl.gz, .jsonl.zst, .parquet or .txt".into(),
-        ));
+        return Err(missing(&root, "files ending in .jsonl, .jsonl.gz, .jsonl.zst, .parquet or .txt".into()));
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)
@@ -116,11 +103,7 @@ fn walk(directory: &Path, files: &mut Vec<InputFile>) -> Result<()> {
     let failed = |e| DataError::io("list", directory, e);
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path
-            .file_name()
-            .and_then(|n| n.to_str())
-            .is_some_and(|n| n.starts_with('.'))
-        {
+        if path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with('.')) {
             continue;
         }
         // Follows links: the Hugging Face cache is made of them.
@@ -128,10 +111,7 @@ fn walk(directory: &Path, files: &mut Vec<InputFile>) -> Result<()> {
         if meta.is_dir() {
             walk(&path, files)?;
         } else if FileKind::of(&path).is_some() {
-            files.push(InputFile {
-                path,
-                size: meta.len(),
-            });
+            files.push(InputFile { path, size: meta.len() });
         }
     }
     Ok(())
@@ -144,16 +124,9 @@ fn hub_snapshot(repository: &str) -> Result<PathBuf> {
         .or_else(|| variable("HF_HOME").map(|h| h.join("hub")))
         .or_else(|| variable("HOME").map(|h| h.join(".cache/huggingface/hub")))
         .unwrap_or_else(|| PathBuf::from("hub"));
-    let folder = hub.join(format!(
-        "datasets--{}",
-        repository.trim_matches('/').replace('/', "--")
-    ));
-    let revision = std::fs::read_to_string(folder.join("refs/main"))
-        .ok()
-        .map(|r| r.trim().to_string());
-    let snapshot = revision
-        .map(|r| folder.join("snapshots").join(r))
-        .filter(|p| p.is_dir());
+    let folder = hub.join(format!("datasets--{}", repository.trim_matches('/').replace('/', "--")));
+    let revision = std::fs::read_to_string(folder.join("refs/main")).ok().map(|r| r.trim().to_string());
+    let snapshot = revision.map(|r| folder.join("snapshots").join(r)).filter(|p| p.is_dir());
     snapshot.ok_or_else(|| DataError::Setting {
         name: "path",
         expected: format!("hf://{repository} in the local cache, {}", folder.display()),

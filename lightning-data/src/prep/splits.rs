@@ -1,5 +1,6 @@
 //! From shards to train, valid and test.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -29,29 +30,20 @@ pub fn distribute_shards(
     test_shards: usize,
     seed: u64,
 ) -> Splits {
-    let mut pool: Vec<(String, String)> = datasets
-        .iter()
-        .flat_map(|(w, p)| (0..num_shards).map(move |s| (w.clone(), format!("{p}_{s:06}"))))
-        .collect();
+    let mut pool: Vec<(String, String)> =
+        datasets.iter().flat_map(|(w, p)| (0..num_shards).map(move |s| (w.clone(), format!("{p}_{s:06}")))).collect();
     shuffle_python(seed, &mut pool);
     let mut rest = pool.into_iter();
     let test = rest.by_ref().take(test_shards).collect();
     let valid = rest.by_ref().take(valid_shards).collect();
-    Splits {
-        train: rest.collect(),
-        valid,
-        test,
-    }
+    Splits { train: rest.collect(), valid, test }
 }
 
 impl Splits {
     /// The blend file's value: flat lists of strings.
     pub fn to_json(&self) -> Value {
         let flat = |list: &[(String, String)]| -> Value {
-            list.iter()
-                .flat_map(|(w, p)| [w.clone(), p.clone()])
-                .map(Value::from)
-                .collect()
+            list.iter().flat_map(|(w, p)| [w.clone(), p.clone()]).map(Value::from).collect()
         };
         json!({"train": flat(&self.train), "valid": flat(&self.valid), "test": flat(&self.test)})
     }
@@ -67,6 +59,20 @@ impl Splits {
             found: (self.valid.len() + self.test.len()).to_string(),
             hint: "raise num_shards, add datasets, or set valid_shards=0 test_shards=0",
         })
+    }
+
+    /// Takes these prefixes out of every split and says how many were there. (The public tool lists shards that hold
+    /// nothing and have no files; training on its list fails.)
+    pub(super) fn leave_out(&mut self, empty: &HashSet<String>) -> usize {
+        let lists = [&mut self.train, &mut self.valid, &mut self.test];
+        lists
+            .into_iter()
+            .map(|list| {
+                let before = list.len();
+                list.retain(|(_, prefix)| !empty.contains(prefix));
+                before - list.len()
+            })
+            .sum()
     }
 
     /// Writes `blend.json`, atomically.
@@ -94,10 +100,7 @@ pub fn select_by_weight(shards: &[(f64, &str, u64)]) -> Vec<usize> {
     }
     let weight_sum: f64 = datasets.iter().map(|d| d.1).sum();
     let rows = |list: &[usize]| list.iter().map(|&i| shards[i].2).sum::<u64>() as f64;
-    let total = datasets
-        .iter()
-        .map(|d| rows(&d.2) / (d.1 / weight_sum))
-        .fold(f64::INFINITY, f64::min);
+    let total = datasets.iter().map(|d| rows(&d.2) / (d.1 / weight_sum)).fold(f64::INFINITY, f64::min);
     if !total.is_finite() {
         return all();
     }

@@ -47,8 +47,7 @@ impl SpoolWriter {
     /// Appends a sequence.
     pub(super) fn add(&mut self, ids: &[u32], mask: &[u8]) -> Result<()> {
         self.scratch.clear();
-        self.scratch
-            .extend(ids.iter().flat_map(|id| (*id as i32).to_le_bytes()));
+        self.scratch.extend(ids.iter().flat_map(|id| (*id as i32).to_le_bytes()));
         self.tokens.put(&self.scratch)?;
         self.masks.put(mask)?;
         self.offsets.push(self.next);
@@ -68,18 +67,10 @@ impl SpoolWriter {
                 return Ok(None);
             }
             // SAFETY: read-only mapping of a file that this process has just written under the shard's lock.
-            unsafe { Mmap::map(&file) }
-                .map(Some)
-                .map_err(|e| DataError::io("map", &path, e))
+            unsafe { Mmap::map(&file) }.map(Some).map_err(|e| DataError::io("map", &path, e))
         };
         let (tokens, masks) = (map(FILES[0])?, map(FILES[1])?);
-        Ok(Spool {
-            directory: self.directory,
-            tokens,
-            masks,
-            offsets: self.offsets,
-            lengths: self.lengths,
-        })
+        Ok(Spool { directory: self.directory, tokens, masks, offsets: self.offsets, lengths: self.lengths })
     }
 }
 
@@ -91,16 +82,10 @@ impl Spool {
 
     /// One sequence. (Little-endian machines only read it as it lies; others do not build this crate's readers either.)
     pub(super) fn sequence(&self, index: u32) -> (&[i32], &[u8]) {
-        let (from, n) = (
-            self.offsets[index as usize] as usize,
-            self.lengths[index as usize] as usize,
-        );
+        let (from, n) = (self.offsets[index as usize] as usize, self.lengths[index as usize] as usize);
         let tokens = self.tokens.as_deref().unwrap_or_default();
         let masks = self.masks.as_deref().unwrap_or_default();
-        (
-            bytemuck::cast_slice(&tokens[4 * from..4 * (from + n)]),
-            &masks[from..from + n],
-        )
+        (bytemuck::cast_slice(&tokens[4 * from..4 * (from + n)]), &masks[from..from + n])
     }
 }
 

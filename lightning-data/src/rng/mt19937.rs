@@ -20,9 +20,7 @@ impl Mt19937 {
         state[0] = seed;
         for i in 1..N {
             let previous = state[i - 1];
-            state[i] = 1_812_433_253u32
-                .wrapping_mul(previous ^ (previous >> 30))
-                .wrapping_add(i as u32);
+            state[i] = 1_812_433_253u32.wrapping_mul(previous ^ (previous >> 30)).wrapping_add(i as u32);
         }
         Mt19937 { state, next: N }
     }
@@ -49,8 +47,7 @@ impl Mt19937 {
         }
         for _ in 0..N - 1 {
             let previous = s[i - 1];
-            s[i] = (s[i] ^ (previous ^ (previous >> 30)).wrapping_mul(1_566_083_941))
-                .wrapping_sub(i as u32);
+            s[i] = (s[i] ^ (previous ^ (previous >> 30)).wrapping_mul(1_566_083_941)).wrapping_sub(i as u32);
             i += 1;
             if i == N {
                 s[0] = s[N - 1];
@@ -151,11 +148,7 @@ impl Mt19937 {
 /// Shuffles in place like Python's `random.Random(seed).shuffle` does.
 pub fn shuffle_python<T>(seed: u64, values: &mut [T]) {
     let words = [seed as u32, (seed >> 32) as u32];
-    let key = if words[1] == 0 {
-        &words[..1]
-    } else {
-        &words[..]
-    };
+    let key = if words[1] == 0 { &words[..1] } else { &words[..] };
     let mut rng = Mt19937::from_key(key);
     for i in (1..values.len()).rev() {
         let bits = u64::BITS - (i as u64 + 1).leading_zeros();

@@ -24,9 +24,7 @@ fn seed_sequence(seed: u64) -> [u32; 8] {
         v ^ (v >> 16)
     };
     let mix = |x: u32, y: u32| {
-        let r = 0xca01_f9ddu32
-            .wrapping_mul(x)
-            .wrapping_sub(0x4973_f715u32.wrapping_mul(y));
+        let r = 0xca01_f9ddu32.wrapping_mul(x).wrapping_sub(0x4973_f715u32.wrapping_mul(y));
         r ^ (r >> 16)
     };
     let mut pool = entropy.map(&mut hash_mix);
@@ -54,23 +52,13 @@ impl Pcg64 {
         let quad = |i: usize| w[2 * i] | w[2 * i + 1] << 32;
         let initial = quad(0) << 64 | quad(1);
         let increment = (quad(2) << 64 | quad(3)) << 1 | 1;
-        let state = increment
-            .wrapping_add(initial)
-            .wrapping_mul(MULTIPLIER)
-            .wrapping_add(increment);
-        Pcg64 {
-            state,
-            increment,
-            high_half: None,
-        }
+        let state = increment.wrapping_add(initial).wrapping_mul(MULTIPLIER).wrapping_add(increment);
+        Pcg64 { state, increment, high_half: None }
     }
 
     /// The next 64-bit output.
     pub fn next_u64(&mut self) -> u64 {
-        self.state = self
-            .state
-            .wrapping_mul(MULTIPLIER)
-            .wrapping_add(self.increment);
+        self.state = self.state.wrapping_mul(MULTIPLIER).wrapping_add(self.increment);
         let folded = (self.state >> 64) as u64 ^ self.state as u64;
         folded.rotate_right((self.state >> 122) as u32)
     }
@@ -108,11 +96,7 @@ impl Pcg64 {
             let max = i as u64;
             let mask = u64::MAX >> max.leading_zeros();
             let draw = |rng: &mut Pcg64| {
-                if max <= u64::from(u32::MAX) {
-                    u64::from(rng.next_u32()) & mask
-                } else {
-                    rng.next_u64() & mask
-                }
+                if max <= u64::from(u32::MAX) { u64::from(rng.next_u32()) & mask } else { rng.next_u64() & mask }
             };
             let mut j = draw(self);
             while j > max {

@@ -66,11 +66,7 @@ impl Collator {
     /// Length of the rows of a rank whose longest pack of the step has `longest` positions.
     pub fn row_length(&self, longest: usize) -> usize {
         let p = self.settings.pack_size as usize;
-        if self.settings.pad_to_max_length {
-            p
-        } else {
-            p.min(longest.div_ceil(16) * 16)
-        }
+        if self.settings.pad_to_max_length { p } else { p.min(longest.div_ceil(16) * 16) }
     }
 
     /// Fills `out` with rows of `row_length` positions. Filler rows (`true`) show their pack with a mask of zeros.
@@ -86,18 +82,13 @@ impl Collator {
             self.row(row, pack, filler, out)?;
         }
         out.documents.max_length = match self.settings.pad_cu_seqlens {
-            Some(m) => m
-                .dataset_max_seqlen
-                .max(self.settings.pack_size.saturating_sub(m.min_packed_seqlen))
-                as i32,
+            Some(m) => m.dataset_max_seqlen.max(self.settings.pack_size.saturating_sub(m.min_packed_seqlen)) as i32,
             None => out.documents.physical.longest(),
         };
         out.count();
         out.accounting.filler_rows = rows.iter().filter(|r| r.1).count() as u64;
         out.accounting.tokens_by_source.clear();
-        out.accounting
-            .tokens_by_source
-            .push(out.accounting.real_tokens);
+        out.accounting.tokens_by_source.push(out.accounting.real_tokens);
         Ok(())
     }
 
@@ -123,18 +114,12 @@ impl Collator {
             out.tokens[at..at + n].copy_from_slice(&ids[..n]);
             out.labels[at..at + n].copy_from_slice(&ids[1..]);
             if !filler {
-                for (to, &m) in out.loss_mask[at..at + n]
-                    .iter_mut()
-                    .zip(&pack.loss_mask[range.start..])
-                {
+                for (to, &m) in out.loss_mask[at..at + n].iter_mut().zip(&pack.loss_mask[range.start..]) {
                     *to = f32::from(m);
                 }
             }
             let kept = if self.settings.pad_seq_to_mult > 1 {
-                ids[..n]
-                    .iter()
-                    .rposition(|&t| t != self.settings.eos)
-                    .map_or(0, |last| last + 1)
+                ids[..n].iter().rposition(|&t| t != self.settings.eos).map_or(0, |last| last + 1)
             } else {
                 n
             };
@@ -152,11 +137,7 @@ impl Collator {
             // Ghost documents of no tokens up to a fixed number: most examples of a pack, and the tail.
             let entries = m.max_samples_per_bin as usize + 1;
             if physical.len() - first_entry > entries {
-                return Err(too_big(
-                    "max_samples_per_bin",
-                    entries - 1,
-                    physical.len() - first_entry - 1,
-                ));
+                return Err(too_big("max_samples_per_bin", entries - 1, physical.len() - first_entry - 1));
             }
             physical.resize(first_entry + entries, (origin + length) as i32);
             logical.resize(first_entry + entries, real);

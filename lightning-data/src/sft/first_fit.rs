@@ -38,11 +38,7 @@ impl Bins {
     }
 
     /// Groups items by the bin each was put into; `order` is the order of arrival.
-    pub(crate) fn group(
-        assigned: &[u32],
-        order: impl Iterator<Item = u32> + Clone,
-        bins: usize,
-    ) -> Bins {
+    pub(crate) fn group(assigned: &[u32], order: impl Iterator<Item = u32> + Clone, bins: usize) -> Bins {
         let mut starts = vec![0usize; bins + 1];
         for &bin in assigned {
             starts[bin as usize + 1] += 1;

@@ -23,13 +23,9 @@ mod source;
 pub use collate::{CollateSettings, Collator};
 pub use first_fit::{Bins, first_fit};
 pub use offline::{OfflinePlan, PackMetadata, pad_to_multiple, plan_offline};
-pub use pack::{
-    Convention, MemoryPacks, OfflinePacks, Pack, PackStore, PreparedPacks, pack_examples,
-};
+pub use pack::{Convention, MemoryPacks, OfflinePacks, Pack, PackStore, PreparedPacks, pack_examples};
 pub use packers::{Algorithm, PackStatistics, plan_prepared};
 #[cfg(feature = "parquet")]
-pub use parquet_files::{
-    PackWriter, ParquetPacks, read_offline, read_prepared, write_offline, write_prepared,
-};
+pub use parquet_files::{PackWriter, ParquetPacks, read_offline, read_prepared, write_offline, write_prepared};
 pub use prompt_completion::{Example, PromptCompletion, validation_split};
 pub use source::PackedBatches;

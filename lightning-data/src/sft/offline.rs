@@ -52,12 +52,7 @@ pub fn pad_to_multiple(stored: usize, pack_size: usize, multiple: usize) -> usiz
 ///
 /// # Errors
 /// Rows of fewer than 2 tokens, nothing to pack, the concatenative algorithm (it belongs to the data preparation).
-pub fn plan_offline(
-    stored: &[u32],
-    pack_size: u32,
-    algorithm: Algorithm,
-    seed: u32,
-) -> Result<OfflinePlan> {
+pub fn plan_offline(stored: &[u32], pack_size: u32, algorithm: Algorithm, seed: u32) -> Result<OfflinePlan> {
     let setting = |name, expected: &str, found: String, hint| DataError::Setting {
         name,
         expected: expected.to_string(),
@@ -84,11 +79,7 @@ pub fn plan_offline(
     let placed = first[room + 1];
     let mut next = first.clone();
     let mut rows = vec![0u32; placed];
-    for (row, &n) in stored
-        .iter()
-        .enumerate()
-        .filter(|&(_, &n)| n - 1 <= pack_size)
-    {
+    for (row, &n) in stored.iter().enumerate().filter(|&(_, &n)| n - 1 <= pack_size) {
         rows[next[n as usize - 1]] = row as u32;
         next[n as usize - 1] += 1;
     }
@@ -100,9 +91,8 @@ pub fn plan_offline(
             "raise the pack size or check the file",
         ));
     }
-    let mut lengths: Vec<u32> = (0..=pack_size)
-        .flat_map(|n| std::iter::repeat_n(n, first[n as usize + 1] - first[n as usize]))
-        .collect();
+    let mut lengths: Vec<u32> =
+        (0..=pack_size).flat_map(|n| std::iter::repeat_n(n, first[n as usize + 1] - first[n as usize])).collect();
     let mut rng = Mt19937::from_seed(seed);
     match algorithm {
         Algorithm::FirstFitShuffle => rng.shuffle_numpy(&mut lengths),
@@ -134,11 +124,7 @@ pub fn plan_offline(
         left[length] -= 1;
         *item = rows[left[length]];
     }
-    Ok(OfflinePlan {
-        packs,
-        metadata,
-        skipped: (stored.len() - placed) as u64,
-    })
+    Ok(OfflinePlan { packs, metadata, skipped: (stored.len() - placed) as u64 })
 }
 
 fn metadata(lengths: &Bins, pack_size: u32, placed: usize) -> PackMetadata {
@@ -148,9 +134,7 @@ fn metadata(lengths: &Bins, pack_size: u32, placed: usize) -> PackMetadata {
         dataset_max_seqlen: lengths.items.iter().copied().max().unwrap_or(0),
         max_samples_per_bin: lengths.iter().map(<[u32]>::len).max().unwrap_or(0) as u32,
         packing_factor: round2(placed as f64 / lengths.len() as f64),
-        packing_efficiency: round2(
-            used as f64 / (lengths.len() as f64 * f64::from(pack_size)) * 100.0,
-        ),
+        packing_efficiency: round2(used as f64 / (lengths.len() as f64 * f64::from(pack_size)) * 100.0),
         pack_size,
         min_packed_seqlen: sums.min().unwrap_or(0),
     }

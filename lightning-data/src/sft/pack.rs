@@ -20,16 +20,8 @@ pub struct Pack {
 impl Pack {
     /// Begin and end of each example.
     pub fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
-        let ends = self
-            .seq_start_id
-            .iter()
-            .skip(1)
-            .map(|&s| s as usize)
-            .chain(std::iter::once(self.input_ids.len()));
-        self.seq_start_id
-            .iter()
-            .zip(ends)
-            .map(|(&begin, end)| begin as usize..end)
+        let ends = self.seq_start_id.iter().skip(1).map(|&s| s as usize).chain(std::iter::once(self.input_ids.len()));
+        self.seq_start_id.iter().zip(ends).map(|(&begin, end)| begin as usize..end)
     }
 
     /// Positions that it has when it runs: one less than stored for each example.
@@ -60,24 +52,11 @@ impl Pack {
             );
         }
         if self.seq_start_id.first() != Some(&0) {
-            return bad(
-                "the first example starts at 0",
-                "0".into(),
-                format!("{:?}", self.seq_start_id.first()),
-            );
+            return bad("the first example starts at 0", "0".into(), format!("{:?}", self.seq_start_id.first()));
         }
-        let ends = self
-            .seq_start_id
-            .iter()
-            .skip(1)
-            .copied()
-            .chain([self.input_ids.len() as u32]);
+        let ends = self.seq_start_id.iter().skip(1).copied().chain([self.input_ids.len() as u32]);
         if let Some((a, b)) = self.seq_start_id.iter().zip(ends).find(|(a, b)| *a >= b) {
-            return bad(
-                "examples have at least one token",
-                format!("an end after {a}"),
-                b.to_string(),
-            );
+            return bad("examples have at least one token", format!("an end after {a}"), b.to_string());
         }
         if let Some(m) = self.loss_mask.iter().find(|&&m| m > 1) {
             return bad("masks are 0 or 1", "0 or 1".into(), m.to_string());
@@ -145,11 +124,7 @@ impl MemoryPacks {
     }
 
     fn of(packs: Vec<Pack>, convention: Convention, name: &str) -> MemoryPacks {
-        MemoryPacks {
-            packs: packs.into_iter().map(Arc::new).collect(),
-            convention,
-            name: name.to_string(),
-        }
+        MemoryPacks { packs: packs.into_iter().map(Arc::new).collect(), convention, name: name.to_string() }
     }
 }
 
@@ -159,14 +134,11 @@ impl PackStore for MemoryPacks {
     }
 
     fn pack(&self, index: u64) -> Result<Arc<Pack>> {
-        self.packs
-            .get(index as usize)
-            .cloned()
-            .ok_or_else(|| DataError::Exhausted {
-                what: self.name.clone(),
-                consumed: index,
-                available: self.len(),
-            })
+        self.packs.get(index as usize).cloned().ok_or_else(|| DataError::Exhausted {
+            what: self.name.clone(),
+            consumed: index,
+            available: self.len(),
+        })
     }
 
     fn convention(&self) -> Convention {
@@ -179,11 +151,7 @@ impl PackStore for MemoryPacks {
 }
 
 /// Puts examples together as the bins say. `limit` cuts each example (the data preparation clamps to the pack size).
-pub fn pack_examples<'a>(
-    bins: &Bins,
-    limit: usize,
-    example: impl Fn(u32) -> (&'a [i32], &'a [u8]),
-) -> Vec<Pack> {
+pub fn pack_examples<'a>(bins: &Bins, limit: usize, example: impl Fn(u32) -> (&'a [i32], &'a [u8])) -> Vec<Pack> {
     let build = |bin: &[u32]| {
         let mut pack = Pack::default();
         for &item in bin {

@@ -29,19 +29,15 @@ impl Algorithm {
 
     /// The algorithm of a name.
     pub fn from_name(name: &str) -> Result<Algorithm> {
-        [
-            Algorithm::FirstFitShuffle,
-            Algorithm::FirstFitDecreasing,
-            Algorithm::Concatenative,
-        ]
-        .into_iter()
-        .find(|a| a.name() == name)
-        .ok_or_else(|| DataError::Setting {
-            name: "algorithm",
-            expected: "first_fit_shuffle, first_fit_decreasing or concatenative".into(),
-            found: format!("{name:?}"),
-            hint: "choose one of these",
-        })
+        [Algorithm::FirstFitShuffle, Algorithm::FirstFitDecreasing, Algorithm::Concatenative]
+            .into_iter()
+            .find(|a| a.name() == name)
+            .ok_or_else(|| DataError::Setting {
+                name: "algorithm",
+                expected: "first_fit_shuffle, first_fit_decreasing or concatenative".into(),
+                found: format!("{name:?}"),
+                hint: "choose one of these",
+            })
     }
 }
 
@@ -67,11 +63,7 @@ pub struct PackStatistics {
 impl PackStatistics {
     /// Examples per pack, rounded to two digits.
     pub fn packing_factor(&self) -> f64 {
-        if self.packs == 0 {
-            0.0
-        } else {
-            round2(self.sequences as f64 / self.packs as f64)
-        }
+        if self.packs == 0 { 0.0 } else { round2(self.sequences as f64 / self.packs as f64) }
     }
 
     /// Share of the packs' room that is used, in percent, rounded to one digit.
@@ -153,13 +145,7 @@ mod tests {
 
     #[test]
     fn rounding_is_pythons() {
-        for (x, want) in [
-            (0.125, 0.12),
-            (0.375, 0.38),
-            (2.675, 2.67),
-            (1.005, 1.0),
-            (93.185, 93.19),
-        ] {
+        for (x, want) in [(0.125, 0.12), (0.375, 0.38), (2.675, 2.67), (1.005, 1.0), (93.185, 93.19)] {
             assert_eq!(round2(x), want, "{x}");
         }
     }

@@ -114,8 +114,7 @@ fn write_lists<T: DataType, G: std::io::Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, G>,
     lists: impl Iterator<Item = Vec<T::T>>,
 ) -> std::result::Result<(), parquet::errors::ParquetError> {
-    let (mut values, mut definitions, mut repetitions) =
-        (Vec::new(), Vec::<i16>::new(), Vec::<i16>::new());
+    let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::<i16>::new(), Vec::<i16>::new());
     for list in lists {
         if list.is_empty() {
             definitions.push(1); // the list is there and has no element
@@ -128,13 +127,9 @@ fn write_lists<T: DataType, G: std::io::Write + Send>(
         }
     }
     let Some(mut column) = group.next_column()? else {
-        return Err(parquet::errors::ParquetError::General(
-            "a column is missing".into(),
-        ));
+        return Err(parquet::errors::ParquetError::General("a column is missing".into()));
     };
-    column
-        .typed::<T>()
-        .write_batch(&values, Some(&definitions), Some(&repetitions))?;
+    column.typed::<T>().write_batch(&values, Some(&definitions), Some(&repetitions))?;
     column.close()
 }
 
@@ -153,44 +148,27 @@ impl PackWriter {
 
     /// A file of the preparation's convention, zstd-compressed.
     pub fn prepared(path: &Path) -> Result<PackWriter> {
-        PackWriter::create(
-            path,
-            Convention::Prepared,
-            Compression::ZSTD(Default::default()),
-        )
+        PackWriter::create(path, Convention::Prepared, Compression::ZSTD(Default::default()))
     }
 
     fn create(path: &Path, convention: Convention, compression: Compression) -> Result<PackWriter> {
         let column = |name: &str, kind: &str, note: &str| {
-            format!(
-                "optional group {name} (LIST) {{ repeated group list {{ optional {kind} element {note}; }} }}"
-            )
+            format!("optional group {name} (LIST) {{ repeated group list {{ optional {kind} element {note}; }} }}")
         };
         let (ids, note) = match convention {
             Convention::Offline => ("int64", "(INTEGER(8,true))"),
             Convention::Prepared => ("int32", "(INTEGER(8,false))"),
         };
-        let columns = [
-            column("input_ids", ids, ""),
-            column("loss_mask", "int32", note),
-            column("seq_start_id", ids, ""),
-        ];
+        let columns =
+            [column("input_ids", ids, ""), column("loss_mask", "int32", note), column("seq_start_id", ids, "")];
         let message = format!("message schema {{ {} }}", columns.join(" "));
         let file = AtomicFile::create(path)?;
         let writer = guarded(path, || {
             let schema = Arc::new(parse_message_type(&message)?);
-            let properties = Arc::new(
-                WriterProperties::builder()
-                    .set_compression(compression)
-                    .build(),
-            );
+            let properties = Arc::new(WriterProperties::builder().set_compression(compression).build());
             SerializedFileWriter::new(file, schema, properties)
         })?;
-        Ok(PackWriter {
-            path: path.to_path_buf(),
-            convention,
-            writer,
-        })
+        Ok(PackWriter { path: path.to_path_buf(), convention, writer })
     }
 
     /// Appends a row group.
@@ -200,32 +178,22 @@ impl PackWriter {
             let mut group = self.writer.next_row_group()?;
             let wide = |v: &[i32]| v.iter().map(|&t| i64::from(t)).collect::<Vec<i64>>();
             match convention {
-                Convention::Offline => write_lists::<Int64Type, _>(
-                    &mut group,
-                    rows.iter().map(|p| wide(&p.input_ids)),
-                )?,
+                Convention::Offline => {
+                    write_lists::<Int64Type, _>(&mut group, rows.iter().map(|p| wide(&p.input_ids)))?
+                }
                 Convention::Prepared => {
-                    write_lists::<Int32Type, _>(
-                        &mut group,
-                        rows.iter().map(|p| p.input_ids.clone()),
-                    )?;
+                    write_lists::<Int32Type, _>(&mut group, rows.iter().map(|p| p.input_ids.clone()))?;
                 }
             }
-            let masks = rows
-                .iter()
-                .map(|p| p.loss_mask.iter().map(|&m| i32::from(m)).collect());
+            let masks = rows.iter().map(|p| p.loss_mask.iter().map(|&m| i32::from(m)).collect());
             write_lists::<Int32Type, _>(&mut group, masks)?;
             match convention {
                 Convention::Offline => {
-                    let starts = rows
-                        .iter()
-                        .map(|p| p.seq_start_id.iter().map(|&s| i64::from(s)).collect());
+                    let starts = rows.iter().map(|p| p.seq_start_id.iter().map(|&s| i64::from(s)).collect());
                     write_lists::<Int64Type, _>(&mut group, starts)?;
                 }
                 Convention::Prepared => {
-                    let starts = rows
-                        .iter()
-                        .map(|p| p.seq_start_id.iter().map(|&s| s as i32).collect());
+                    let starts = rows.iter().map(|p| p.seq_start_id.iter().map(|&s| s as i32).collect());
                     write_lists::<Int32Type, _>(&mut group, starts)?;
                 }
             }
@@ -243,20 +211,14 @@ impl PackWriter {
 /// Writes packs of the offline convention, atomically, in row groups of 500.
 pub fn write_offline(path: &Path, packs: &OfflinePacks) -> Result<()> {
     let mut writer = PackWriter::offline(path)?;
-    packs
-        .0
-        .chunks(OFFLINE_GROUP)
-        .try_for_each(|rows| writer.write_group(rows))?;
+    packs.0.chunks(OFFLINE_GROUP).try_for_each(|rows| writer.write_group(rows))?;
     writer.finish()
 }
 
 /// Writes packs of the preparation's convention, atomically, in row groups of `rows_per_group`.
 pub fn write_prepared(path: &Path, packs: &PreparedPacks, rows_per_group: usize) -> Result<()> {
     let mut writer = PackWriter::prepared(path)?;
-    packs
-        .0
-        .chunks(rows_per_group.max(1))
-        .try_for_each(|rows| writer.write_group(rows))?;
+    packs.0.chunks(rows_per_group.max(1)).try_for_each(|rows| writer.write_group(rows))?;
     writer.finish()
 }
 
@@ -287,10 +249,7 @@ impl ParquetPacks {
     }
 
     fn open(paths: &[PathBuf], convention: Convention) -> Result<ParquetPacks> {
-        let files = paths
-            .iter()
-            .map(|p| open(p, convention))
-            .collect::<Result<Vec<_>>>()?;
+        let files = paths.iter().map(|p| open(p, convention)).collect::<Result<Vec<_>>>()?;
         let (mut groups, mut rows) = (Vec::new(), 0);
         for (f, file) in files.iter().enumerate() {
             for g in 0..file.row_groups() {
@@ -305,15 +264,7 @@ impl ParquetPacks {
                 format!("{} and {} more", p.display(), paths.len() - 1)
             }
         });
-        Ok(ParquetPacks {
-            convention,
-            name,
-            files,
-            groups,
-            rows,
-            budget: 64 << 20,
-            recent: Mutex::new(Vec::new()),
-        })
+        Ok(ParquetPacks { convention, name, files, groups, rows, budget: 64 << 20, recent: Mutex::new(Vec::new()) })
     }
 
     /// Tokens that decoded row groups may hold in memory; at least one group is always kept.
@@ -330,28 +281,19 @@ impl PackStore for ParquetPacks {
 
     fn pack(&self, index: u64) -> Result<Arc<Pack>> {
         if index >= self.rows {
-            return Err(DataError::Exhausted {
-                what: self.name.clone(),
-                consumed: index,
-                available: self.rows,
-            });
+            return Err(DataError::Exhausted { what: self.name.clone(), consumed: index, available: self.rows });
         }
         let at = self.groups.partition_point(|g| g.2 <= index) - 1;
         let (file, row_group, first) = self.groups[at];
         let row = (index - first) as usize;
-        let mut recent = self.recent.lock().map_err(|_| DataError::Worker {
-            what: "pack reader",
-        })?;
+        let mut recent = self.recent.lock().map_err(|_| DataError::Worker { what: "pack reader" })?;
         if let Some(found) = recent.iter().position(|r| r.0 == at) {
             let entry = recent.remove(found);
             let pack = entry.1[row].clone();
             recent.push(entry);
             return Ok(pack);
         }
-        let packs: Vec<Arc<Pack>> = group(&self.files[file], row_group, first)?
-            .into_iter()
-            .map(Arc::new)
-            .collect();
+        let packs: Vec<Arc<Pack>> = group(&self.files[file], row_group, first)?.into_iter().map(Arc::new).collect();
         let pack = packs[row].clone();
         recent.push((at, packs));
         let tokens = |r: &DecodedGroup| r.1.iter().map(|p| p.input_ids.len()).sum::<usize>();

@@ -72,18 +72,11 @@ impl PromptCompletion {
             .copied()
             .filter(|&id| {
                 tokenizer.id_token(id).is_some_and(|t| {
-                    NEVER_TRAINED.contains(&t.as_str())
-                        || (t.starts_with("<|vision_") && t.ends_with("|>"))
+                    NEVER_TRAINED.contains(&t.as_str()) || (t.starts_with("<|vision_") && t.ends_with("|>"))
                 })
             })
             .collect();
-        Ok(PromptCompletion {
-            tokenizer,
-            eos,
-            space_sensitive,
-            never_trained,
-            max_tokens,
-        })
+        Ok(PromptCompletion { tokenizer, eos, space_sensitive, never_trained, max_tokens })
     }
 
     /// The tokenizer's EOS.
@@ -102,8 +95,7 @@ impl PromptCompletion {
         self.tokenizer.encode_into(prompt, &mut ids)?;
         let mut answer = Vec::new();
         if self.space_sensitive {
-            self.tokenizer
-                .encode_into(&format!(" {completion}"), &mut answer)?;
+            self.tokenizer.encode_into(&format!(" {completion}"), &mut answer)?;
         } else {
             self.tokenizer.encode_into(completion, &mut answer)?;
         }
@@ -114,32 +106,19 @@ impl PromptCompletion {
         ids.extend(answer);
         let mut input_ids: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
         input_ids.push(self.eos);
-        let trained =
-            |i: usize, id: i32| i >= prompt_length && !self.never_trained.contains(&(id as u32));
-        let loss_mask: Vec<u8> = input_ids
-            .iter()
-            .enumerate()
-            .map(|(i, &id)| u8::from(trained(i, id)))
-            .collect();
+        let trained = |i: usize, id: i32| i >= prompt_length && !self.never_trained.contains(&(id as u32));
+        let loss_mask: Vec<u8> = input_ids.iter().enumerate().map(|(i, &id)| u8::from(trained(i, id))).collect();
         if input_ids.len() < 2 || (!completion.is_empty() && !loss_mask.contains(&1)) {
             return Err(DataError::Invalid {
                 path: self.tokenizer.path().to_path_buf(),
                 rule: "an example has at least 2 tokens, one of them trained",
                 entry: Some(row),
                 expected: "a prompt and a completion with text".into(),
-                found: format!(
-                    "{} tokens, {} trained",
-                    input_ids.len(),
-                    loss_mask.iter().filter(|&&m| m == 1).count()
-                ),
+                found: format!("{} tokens, {} trained", input_ids.len(), loss_mask.iter().filter(|&&m| m == 1).count()),
                 hint: "remove the row",
             });
         }
-        Ok(Example {
-            input_ids,
-            loss_mask,
-            prompt_length,
-        })
+        Ok(Example { input_ids, loss_mask, prompt_length })
     }
 }
 

@@ -20,11 +20,7 @@ impl<S: PackStore> PackedBatches<S> {
     ///
     /// # Errors
     /// A sampler over another number of samples than there are packs.
-    pub fn new(
-        store: S,
-        sampler: FineTuningSampler,
-        collator: Collator,
-    ) -> Result<PackedBatches<S>> {
+    pub fn new(store: S, sampler: FineTuningSampler, collator: Collator) -> Result<PackedBatches<S>> {
         if sampler.distinct() != store.len() {
             return Err(DataError::Setting {
                 name: "sampler",
@@ -33,11 +29,7 @@ impl<S: PackStore> PackedBatches<S> {
                 hint: "build the sampler from the store",
             });
         }
-        Ok(PackedBatches {
-            store,
-            sampler,
-            collator,
-        })
+        Ok(PackedBatches { store, sampler, collator })
     }
 
     fn pack(&self, slot: SampleSlot) -> Result<(Arc<Pack>, bool)> {
@@ -49,13 +41,7 @@ impl<S: PackStore> PackedBatches<S> {
 }
 
 impl<S: PackStore> BatchSource for PackedBatches<S> {
-    fn fill(
-        &self,
-        consumed_samples: u64,
-        micro_batch: u64,
-        dp_rank: u64,
-        out: &mut Batch,
-    ) -> Result<()> {
+    fn fill(&self, consumed_samples: u64, micro_batch: u64, dp_rank: u64, out: &mut Batch) -> Result<()> {
         let slots = self.sampler.step(consumed_samples, dp_rank)?;
         let Some(&slot) = slots.get(micro_batch as usize) else {
             return Err(DataError::Setting {
@@ -72,8 +58,7 @@ impl<S: PackStore> BatchSource for PackedBatches<S> {
             }
         }
         let (pack, filler) = self.pack(slot)?;
-        self.collator
-            .fill(&[(&pack, filler)], self.collator.row_length(longest), out)
+        self.collator.fill(&[(&pack, filler)], self.collator.row_length(longest), out)
     }
 
     fn source_names(&self) -> Vec<String> {

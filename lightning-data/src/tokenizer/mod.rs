@@ -1,7 +1,9 @@
 //! Text to ids and back, by Hugging Face `tokenizer.json` files.
 
+mod rows;
 mod train;
 
+pub use rows::{RowsRead, train_on_rows};
 pub use train::{TrainedTokenizer, TrainingSettings, train_on_files, train_on_texts};
 
 use std::path::{Path, PathBuf};
@@ -31,11 +33,7 @@ impl TextTokenizer {
     /// Missing or malformed files, features that the library does not know, special tokens outside the vocabulary.
     pub fn load(path: impl AsRef<Path>) -> Result<TextTokenizer> {
         let path = path.as_ref();
-        let file = if path.is_dir() {
-            path.join("tokenizer.json")
-        } else {
-            path.to_path_buf()
-        };
+        let file = if path.is_dir() { path.join("tokenizer.json") } else { path.to_path_buf() };
         let bytes = std::fs::read(&file).map_err(|e| DataError::io("open", &file, e))?;
         let inner = Tokenizer::from_bytes(&bytes).map_err(|e| DataError::Tokenizer {
             what: file.display().to_string(),
@@ -63,9 +61,7 @@ impl TextTokenizer {
         };
         // Files saved after an interactive session can carry these; they would cut documents silently.
         inner.with_padding(None);
-        inner
-            .with_truncation(None)
-            .map_err(|e| problem(e.to_string(), "remove `truncation` from the file"))?;
+        inner.with_truncation(None).map_err(|e| problem(e.to_string(), "remove `truncation` from the file"))?;
         let special = |key: &str| -> Result<Option<u32>> {
             // Either the text itself or an added-token object with its `content`.
             let entry = &config[key];
@@ -79,29 +75,13 @@ impl TextTokenizer {
                 )
             })
         };
-        let (eos, bos, pad) = (
-            special("eos_token")?,
-            special("bos_token")?,
-            special("pad_token")?,
-        );
+        let (eos, bos, pad) = (special("eos_token")?, special("bos_token")?, special("pad_token")?);
         let added = inner.get_added_tokens_decoder();
-        let mut special_ids: Vec<u32> = added
-            .iter()
-            .filter(|(_, t)| t.special)
-            .map(|(&id, _)| id)
-            .collect();
+        let mut special_ids: Vec<u32> = added.iter().filter(|(_, t)| t.special).map(|(&id, _)| id).collect();
         special_ids.sort_unstable();
         let vocab = inner.get_vocab(true);
         let vocab_size = vocab.values().max().map_or(0, |&id| id + 1);
-        Ok(TextTokenizer {
-            inner,
-            path,
-            eos,
-            bos,
-            pad,
-            special_ids,
-            vocab_size,
-        })
+        Ok(TextTokenizer { inner, path, eos, bos, pad, special_ids, vocab_size })
     }
 
     /// The file it came from.
@@ -153,10 +133,7 @@ impl TextTokenizer {
 
     /// Encodes `text` and appends the ids to `out`.
     pub fn encode_into(&self, text: &str, out: &mut Vec<u32>) -> Result<()> {
-        let encoding = self
-            .inner
-            .encode_fast(text, false)
-            .map_err(|e| self.failed("encode", &*e))?;
+        let encoding = self.inner.encode_fast(text, false).map_err(|e| self.failed("encode", &*e))?;
         out.extend_from_slice(encoding.get_ids());
         Ok(())
     }
@@ -170,9 +147,7 @@ impl TextTokenizer {
 
     /// Decodes ids, special tokens included as their text.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.inner
-            .decode(ids, false)
-            .map_err(|e| self.failed("decode", &*e))
+        self.inner.decode(ids, false).map_err(|e| self.failed("decode", &*e))
     }
 
     /// Whether a blank between two words changes the ids, so that "x y" is not "x" followed by "y".

@@ -30,12 +30,7 @@ impl TrainingSettings {
     /// `vocab_size` entries with one special token, `<|endoftext|>`, which ends documents.
     pub fn new(vocab_size: usize) -> TrainingSettings {
         let eos = "<|endoftext|>".to_string();
-        TrainingSettings {
-            vocab_size,
-            special_tokens: vec![eos.clone()],
-            eos,
-            min_frequency: 2,
-        }
+        TrainingSettings { vocab_size, special_tokens: vec![eos.clone()], eos, min_frequency: 2 }
     }
 
     fn check(&self) -> Result<()> {
@@ -43,17 +38,12 @@ impl TrainingSettings {
         if self.vocab_size < least {
             return Err(DataError::Setting {
                 name: "vocab_size",
-                expected: format!(
-                    "at least {least}: 256 bytes and {} special tokens",
-                    self.special_tokens.len()
-                ),
+                expected: format!("at least {least}: 256 bytes and {} special tokens", self.special_tokens.len()),
                 found: self.vocab_size.to_string(),
                 hint: "raise it",
             });
         }
-        if !self.special_tokens.contains(&self.eos)
-            || self.special_tokens.iter().any(String::is_empty)
-        {
+        if !self.special_tokens.contains(&self.eos) || self.special_tokens.iter().any(String::is_empty) {
             return Err(DataError::Setting {
                 name: "special_tokens",
                 expected: format!("texts that are not empty, {:?} among them", self.eos),
@@ -74,19 +64,13 @@ pub struct TrainedTokenizer {
 impl TrainedTokenizer {
     /// Writes `tokenizer.json` and `tokenizer_config.json` into `directory`, each atomically.
     pub fn save(&self, directory: &Path) -> Result<()> {
-        let text = self
-            .inner
-            .to_string(true)
-            .map_err(|e| DataError::Tokenizer {
-                what: directory.display().to_string(),
-                message: e.to_string(),
-                hint: "train again",
-            })?;
+        let text = self.inner.to_string(true).map_err(|e| DataError::Tokenizer {
+            what: directory.display().to_string(),
+            message: e.to_string(),
+            hint: "train again",
+        })?;
         write_atomically(&directory.join("tokenizer.json"), text.as_bytes())?;
-        write_atomically(
-            &directory.join("tokenizer_config.json"),
-            format!("{:#}\n", self.config).as_bytes(),
-        )
+        write_atomically(&directory.join("tokenizer_config.json"), format!("{:#}\n", self.config).as_bytes())
     }
 
     /// The tokenizer ready for use.
@@ -106,19 +90,12 @@ where
     S: AsRef<str> + Send,
 {
     settings.check()?;
-    let failed = |e: tokenizers::Error, hint| DataError::Tokenizer {
-        what: "training".into(),
-        message: e.to_string(),
-        hint,
-    };
+    let failed =
+        |e: tokenizers::Error, hint| DataError::Tokenizer { what: "training".into(), message: e.to_string(), hint };
     let mut inner = Tokenizer::new(BPE::default());
     inner.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
     inner.with_decoder(Some(ByteLevel::default()));
-    let special: Vec<AddedToken> = settings
-        .special_tokens
-        .iter()
-        .map(|t| AddedToken::from(t.clone(), true))
-        .collect();
+    let special: Vec<AddedToken> = settings.special_tokens.iter().map(|t| AddedToken::from(t.clone(), true)).collect();
     let trainer = BpeTrainer::builder()
         .show_progress(false)
         .vocab_size(settings.vocab_size)
@@ -138,9 +115,7 @@ where
             None
         }
     });
-    let outcome = inner
-        .train(&mut TrainerWrapper::BpeTrainer(trainer), good)
-        .map(|_| ());
+    let outcome = inner.train(&mut TrainerWrapper::BpeTrainer(trainer), good).map(|_| ());
     if let Some(e) = failure {
         return Err(e);
     }
@@ -170,7 +145,7 @@ pub fn train_on_files(files: &[PathBuf], settings: &TrainingSettings) -> Result<
 }
 
 /// Lines of a UTF-8 file with their line feeds.
-struct Lines<'a> {
+pub(super) struct Lines<'a> {
     path: &'a Path,
     reader: Option<BufReader<std::fs::File>>,
     opening: Option<DataError>,
@@ -178,20 +153,10 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn open(path: &'a Path) -> Lines<'a> {
+    pub(super) fn open(path: &'a Path) -> Lines<'a> {
         match std::fs::File::open(path) {
-            Ok(file) => Lines {
-                path,
-                reader: Some(BufReader::with_capacity(1 << 18, file)),
-                opening: None,
-                line: 0,
-            },
-            Err(e) => Lines {
-                path,
-                reader: None,
-                opening: Some(DataError::io("open", path, e)),
-                line: 0,
-            },
+            Ok(file) => Lines { path, reader: Some(BufReader::with_capacity(1 << 18, file)), opening: None, line: 0 },
+            Err(e) => Lines { path, reader: None, opening: Some(DataError::io("open", path, e)), line: 0 },
         }
     }
 }
@@ -212,11 +177,9 @@ impl Iterator for Lines<'_> {
                 rule: "text is UTF-8",
                 entry: Some(self.line),
                 expected: "UTF-8 in every line".into(),
-                found: format!(
-                    "byte {:#04x} at column {}",
-                    e.as_bytes()[e.utf8_error().valid_up_to()],
-                    { e.utf8_error().valid_up_to() + 1 }
-                ),
+                found: format!("byte {:#04x} at column {}", e.as_bytes()[e.utf8_error().valid_up_to()], {
+                    e.utf8_error().valid_up_to() + 1
+                }),
                 hint: "convert the file, or leave it out",
             })),
             Err(e) => Some(Err(DataError::io("read", self.path, e))),

@@ -1,6 +1,4 @@
-use lightning_data::prep::{
-    ChatOutcome, ChatTemplate, RenderOptions, chat_sequences, tokenize_chunks,
-};
+use lightning_data::prep::{ChatOutcome, ChatTemplate, RenderOptions, chat_sequences, tokenize_chunks};
 use lightning_data::tokenizer::TextTokenizer;
 use serde_json::{Value, json};
 
@@ -11,56 +9,30 @@ fn golden_data_chats_render_and_split() {
     let golden = json("prep/chat.json");
     let template = ChatTemplate::named("lightning35").unwrap();
     let tokenizer = TextTokenizer::load(path("tokenizer")).unwrap();
-    for (row, want) in golden["input_rows"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .zip(golden["chats"].as_array().unwrap())
-    {
+    for (row, want) in golden["input_rows"].as_array().unwrap().iter().zip(golden["chats"].as_array().unwrap()) {
         let name = &want["name"];
         let tools = row.get("tools");
         let outcome = chat_sequences(&template, &row["messages"], tools);
-        assert_eq!(
-            outcome == ChatOutcome::StrayToolCall,
-            want["valid"] == false,
-            "{name}"
-        );
+        assert_eq!(outcome == ChatOutcome::StrayToolCall, want["valid"] == false, "{name}");
         if want.get("error").is_some() {
-            assert!(
-                matches!(outcome, ChatOutcome::Failed(_)),
-                "{name}: {outcome:?}"
-            );
+            assert!(matches!(outcome, ChatOutcome::Failed(_)), "{name}: {outcome:?}");
             continue;
         }
         let Some(sequences) = want.get("sequences").and_then(Value::as_array) else {
-            assert!(
-                !matches!(outcome, ChatOutcome::Sequences(_)),
-                "{name}: {outcome:?}"
-            );
+            assert!(!matches!(outcome, ChatOutcome::Sequences(_)), "{name}: {outcome:?}");
             continue;
         };
         if let Some(text) = want["rendered"].as_str() {
             // Tool arguments are objects when the reference renders.
             let mut messages = row["messages"].as_array().unwrap().clone();
             for m in &mut messages {
-                for call in m
-                    .get_mut("tool_calls")
-                    .and_then(Value::as_array_mut)
-                    .into_iter()
-                    .flatten()
-                {
+                for call in m.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
                     if let Some(s) = call["function"]["arguments"].as_str() {
                         call["function"]["arguments"] = serde_json::from_str(s).unwrap();
                     }
                 }
             }
-            assert_eq!(
-                template
-                    .render(&messages, tools, RenderOptions::default())
-                    .unwrap(),
-                text,
-                "{name}"
-            );
+            assert_eq!(template.render(&messages, tools, RenderOptions::default()).unwrap(), text, "{name}");
         }
         let got = match outcome {
             ChatOutcome::Sequences(s) => s,
@@ -83,28 +55,17 @@ fn golden_data_chats_render_and_split() {
 fn golden_data_generation_prompts() {
     let golden = json("prep/chat.json");
     let template = ChatTemplate::named("lightning35").unwrap();
-    let mut messages = golden["input_rows"][0]["messages"]
-        .as_array()
-        .unwrap()
-        .clone();
+    let mut messages = golden["input_rows"][0]["messages"].as_array().unwrap().clone();
     messages.push(json!({"role": "user", "content": "And?"}));
     for case in golden["generation_prompts"].as_array().unwrap() {
-        let flag = |name: &str, default: bool| {
-            case["options"]
-                .get(name)
-                .map_or(default, |v| v.as_bool().unwrap())
-        };
+        let flag = |name: &str, default: bool| case["options"].get(name).map_or(default, |v| v.as_bool().unwrap());
         let options = RenderOptions {
             add_generation_prompt: true,
             enable_thinking: flag("enable_thinking", true),
             medium_effort: flag("medium_effort", false),
             truncate_history_thinking: flag("truncate_history_thinking", true),
         };
-        assert_eq!(
-            template.render(&messages, None, options).unwrap(),
-            case["rendered"].as_str().unwrap(),
-            "{case}"
-        );
+        assert_eq!(template.render(&messages, None, options).unwrap(), case["rendered"].as_str().unwrap(), "{case}");
     }
 }
 
@@ -112,9 +73,7 @@ fn golden_data_generation_prompts() {
 #[test]
 fn golden_data_fine_tuning_shards() {
     use super::{int, scratch};
-    use lightning_data::prep::{
-        BlendFile, FileShare, InputFile, Progress, SftPrep, spool_and_pack,
-    };
+    use lightning_data::prep::{BlendFile, FileShare, InputFile, Progress, SftPrep, spool_and_pack};
     use lightning_data::sft::read_prepared;
 
     let golden = json("prep/chat.json");
@@ -130,50 +89,23 @@ fn golden_data_fine_tuning_shards() {
     let template = ChatTemplate::named("lightning35").unwrap();
     let seed = int(&json("prep/packing.json")["seed"]);
     for (name, want) in golden["shards"].as_object().unwrap() {
-        let mut settings = SftPrep::new(
-            BlendFile {
-                datasets: Vec::new(),
-            },
-            directory.clone(),
-            path("tokenizer"),
-        );
+        let mut settings = SftPrep::new(BlendFile { datasets: Vec::new() }, directory.clone(), path("tokenizer"));
         settings.pack_size = int(&want["pack_size"]) as u32;
         settings.seed = seed;
         settings.max_doc_tokens = want["max_doc_tokens"].as_u64().map(|n| n as usize);
         settings.chat.used_in_filter = want["used_in_filter"].as_str().map(str::to_string);
         settings.row_group = 2; // several row groups; their size changes nothing
-        let files = [FileShare {
-            file: InputFile {
-                path: input.clone(),
-                size: 1,
-            },
-            rows: None,
-        }];
+        let files = [FileShare { file: InputFile { path: input.clone(), size: 1 }, rows: None }];
         let prefix = directory.join(name).join("shard_000000");
-        let (receipts, stats) = spool_and_pack(
-            &settings,
-            &tokenizer,
-            &template,
-            &files,
-            &prefix,
-            &Progress::default(),
-        )
-        .unwrap();
+        let (receipts, stats) =
+            spool_and_pack(&settings, &tokenizer, &template, &files, &prefix, &Progress::default()).unwrap();
         let got = serde_json::to_value(&stats).unwrap();
         for (key, n) in want["spool_stats"].as_object().unwrap() {
             assert_eq!(got[key], *n, "{name} {key}");
         }
-        assert_eq!(
-            stats.num_packed_sequences,
-            int(&want["num_packed"]),
-            "{name}"
-        );
+        assert_eq!(stats.num_packed_sequences, int(&want["num_packed"]), "{name}");
         assert_eq!(stats.total_tokens, int(&want["total_tokens"]), "{name}");
-        assert_eq!(
-            stats.num_truncated_to_pack_size,
-            int(&want["truncated_to_pack"]),
-            "{name}"
-        );
+        assert_eq!(stats.num_truncated_to_pack_size, int(&want["truncated_to_pack"]), "{name}");
         let packs = read_prepared(&prefix.with_extension("parquet")).unwrap();
         let rows: Vec<Value> = packs.0.iter().map(super::sft::pack_json).collect();
         assert_eq!(json!(rows), want["rows"], "{name}");

@@ -34,53 +34,33 @@ pub fn json(name: &str) -> Value {
 
 /// An integer list.
 pub fn ints(value: &Value) -> Vec<i64> {
-    let list = value
-        .as_array()
-        .unwrap_or_else(|| panic!("a list, not {value}"));
-    list.iter()
-        .map(|v| v.as_i64().unwrap_or_else(|| panic!("an integer, not {v}")))
-        .collect()
+    let list = value.as_array().unwrap_or_else(|| panic!("a list, not {value}"));
+    list.iter().map(|v| v.as_i64().unwrap_or_else(|| panic!("an integer, not {v}"))).collect()
 }
 
 /// An integer.
 pub fn int(value: &Value) -> u64 {
-    value
-        .as_u64()
-        .unwrap_or_else(|| panic!("a count, not {value}"))
+    value.as_u64().unwrap_or_else(|| panic!("a count, not {value}"))
 }
 
 /// SHA-256 in hex.
 pub fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect()
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// SHA-256 of little-endian int64.
 pub fn sha_i64(values: impl IntoIterator<Item = i64>) -> String {
-    sha256(
-        &values
-            .into_iter()
-            .flat_map(i64::to_le_bytes)
-            .collect::<Vec<u8>>(),
-    )
+    sha256(&values.into_iter().flat_map(i64::to_le_bytes).collect::<Vec<u8>>())
 }
 
 /// SHA-256 of little-endian int32.
 pub fn sha_i32(values: impl IntoIterator<Item = i32>) -> String {
-    sha256(
-        &values
-            .into_iter()
-            .flat_map(i32::to_le_bytes)
-            .collect::<Vec<u8>>(),
-    )
+    sha256(&values.into_iter().flat_map(i32::to_le_bytes).collect::<Vec<u8>>())
 }
 
 /// A directory of this process for files that a test writes.
 pub fn scratch(name: &str) -> PathBuf {
-    let directory =
-        std::env::temp_dir().join(format!("lightning-golden-{}-{name}", std::process::id()));
+    let directory = std::env::temp_dir().join(format!("lightning-golden-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).unwrap();
     directory

@@ -6,10 +6,7 @@ use serde_json::Value;
 use super::{int, ints, json};
 
 fn shape_of(case: &Value) -> BatchShape {
-    BatchShape {
-        micro_batch_size: int(&case["micro_batch"]),
-        dp_size: int(&case["dp"]),
-    }
+    BatchShape { micro_batch_size: int(&case["micro_batch"]), dp_size: int(&case["dp"]) }
 }
 
 fn as_i64(values: &[u64]) -> Vec<i64> {
@@ -27,29 +24,13 @@ fn golden_data_sequential_sampler() {
             let batches = batches.as_array().unwrap();
             for (m, want) in batches.iter().enumerate() {
                 // Inside a step and as steps of one micro-batch: the order is the same.
-                sampler
-                    .positions(consumed, m as u64, rank as u64, &mut out)
-                    .unwrap();
-                assert_eq!(
-                    as_i64(&out),
-                    ints(want),
-                    "{case} rank {rank} micro-batch {m}"
-                );
-                sampler
-                    .positions(
-                        consumed + m as u64 * shape.samples(),
-                        0,
-                        rank as u64,
-                        &mut out,
-                    )
-                    .unwrap();
+                sampler.positions(consumed, m as u64, rank as u64, &mut out).unwrap();
+                assert_eq!(as_i64(&out), ints(want), "{case} rank {rank} micro-batch {m}");
+                sampler.positions(consumed + m as u64 * shape.samples(), 0, rank as u64, &mut out).unwrap();
                 assert_eq!(as_i64(&out), ints(want));
             }
             let end = sampler.positions(consumed, batches.len() as u64, rank as u64, &mut out);
-            assert!(
-                matches!(end, Err(DataError::Exhausted { .. })),
-                "the incomplete tail is dropped"
-            );
+            assert!(matches!(end, Err(DataError::Exhausted { .. })), "the incomplete tail is dropped");
         }
     }
 }
@@ -65,21 +46,11 @@ fn golden_data_cyclic_sampler() {
             let mut consumed = int(&case["consumed"]);
             for batches in epochs.as_array().unwrap() {
                 for want in batches.as_array().unwrap() {
-                    sampler
-                        .positions(consumed, 0, rank as u64, &mut out)
-                        .unwrap();
-                    assert_eq!(
-                        as_i64(&out),
-                        ints(want),
-                        "{case} rank {rank} consumed {consumed}"
-                    );
+                    sampler.positions(consumed, 0, rank as u64, &mut out).unwrap();
+                    assert_eq!(as_i64(&out), ints(want), "{case} rank {rank} consumed {consumed}");
                     consumed += shape.samples();
                 }
-                assert_eq!(
-                    consumed % sampler.epoch_samples(),
-                    0,
-                    "{case}: the reference's epoch ends here"
-                );
+                assert_eq!(consumed % sampler.epoch_samples(), 0, "{case}: the reference's epoch ends here");
             }
         }
     }
@@ -87,10 +58,7 @@ fn golden_data_cyclic_sampler() {
 
 #[test]
 fn golden_data_requested_samples() {
-    for case in json("samplers.json")["requested_samples"]
-        .as_array()
-        .unwrap()
-    {
+    for case in json("samplers.json")["requested_samples"].as_array().unwrap() {
         let request = SampleRequest {
             train_samples: None,
             train_iters: int(&case["train_iters"]),
@@ -99,11 +67,7 @@ fn golden_data_requested_samples() {
             eval_iters: int(&case["eval_iters"]),
             eval_global_batch_size: case["eval_gbs"].as_u64(),
         };
-        assert_eq!(
-            as_i64(&request.samples().unwrap()),
-            ints(&case["train_valid_test"]),
-            "{case}"
-        );
+        assert_eq!(as_i64(&request.samples().unwrap()), ints(&case["train_valid_test"]), "{case}");
     }
 }
 
@@ -112,21 +76,10 @@ fn golden_data_splits() {
     for (text, want) in json("blend/splits.json").as_object().unwrap() {
         let matrix = SplitMatrix::parse(text).unwrap();
         let float = |v: &Value| v.as_f64().unwrap();
-        let vector: Vec<f64> = want["vector"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(float)
-            .collect();
+        let vector: Vec<f64> = want["vector"].as_array().unwrap().iter().map(float).collect();
         assert_eq!(matrix.vector[..], vector, "{text}");
-        for (got, want) in matrix
-            .bookends
-            .iter()
-            .zip(want["matrix"].as_array().unwrap())
-        {
-            let want = want
-                .as_array()
-                .map(|pair| (float(&pair[0]), float(&pair[1])));
+        for (got, want) in matrix.bookends.iter().zip(want["matrix"].as_array().unwrap()) {
+            let want = want.as_array().map(|pair| (float(&pair[0]), float(&pair[1])));
             assert_eq!(*got, want, "{text}");
         }
         for (count, ranges) in want["ranges"].as_object().unwrap() {
@@ -138,11 +91,7 @@ fn golden_data_splits() {
                     (Some(r), false) if r.is_empty() => {
                         assert_eq!(ints(want), [0, 0], "{text} {count}")
                     }
-                    (Some(r), false) => assert_eq!(
-                        vec![r.begin as i64, r.end as i64],
-                        ints(want),
-                        "{text} {count}"
-                    ),
+                    (Some(r), false) => assert_eq!(vec![r.begin as i64, r.end as i64], ints(want), "{text} {count}"),
                     other => panic!("{text} {count}: {other:?} {want}"),
                 }
             }

@@ -32,35 +32,14 @@ pub fn load(name: &str) -> BTreeMap<String, Tensor> {
             let data = view.data();
             let values: Vec<i64> = match view.dtype() {
                 Dtype::U8 | Dtype::BOOL => data.iter().map(|&b| i64::from(b)).collect(),
-                Dtype::I16 => data
-                    .chunks(2)
-                    .map(|b| i64::from(i16::from_le_bytes([b[0], b[1]])))
-                    .collect(),
-                Dtype::I32 => data
-                    .chunks(4)
-                    .map(|b| i64::from(i32::from_le_bytes(b.try_into().unwrap())))
-                    .collect(),
-                Dtype::U32 => data
-                    .chunks(4)
-                    .map(|b| i64::from(u32::from_le_bytes(b.try_into().unwrap())))
-                    .collect(),
-                Dtype::I64 | Dtype::U64 => data
-                    .chunks(8)
-                    .map(|b| i64::from_le_bytes(b.try_into().unwrap()))
-                    .collect(),
-                Dtype::F32 => data
-                    .chunks(4)
-                    .map(|b| f32::from_le_bytes(b.try_into().unwrap()) as i64)
-                    .collect(),
+                Dtype::I16 => data.chunks(2).map(|b| i64::from(i16::from_le_bytes([b[0], b[1]]))).collect(),
+                Dtype::I32 => data.chunks(4).map(|b| i64::from(i32::from_le_bytes(b.try_into().unwrap()))).collect(),
+                Dtype::U32 => data.chunks(4).map(|b| i64::from(u32::from_le_bytes(b.try_into().unwrap()))).collect(),
+                Dtype::I64 | Dtype::U64 => data.chunks(8).map(|b| i64::from_le_bytes(b.try_into().unwrap())).collect(),
+                Dtype::F32 => data.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()) as i64).collect(),
                 other => panic!("{name}: {other:?}"),
             };
-            (
-                name.to_string(),
-                Tensor {
-                    shape: view.shape().to_vec(),
-                    values,
-                },
-            )
+            (name.to_string(), Tensor { shape: view.shape().to_vec(), values })
         })
         .collect()
 }

@@ -61,67 +61,33 @@ proptest! {
 fn source(tokens: usize) -> GptDataset {
     let documents = Arc::new(Memory(vec![(0..tokens as i32).collect()]));
     let range = DocumentRange { begin: 0, end: 1 };
-    GptDataset::build(
-        documents,
-        range,
-        Split::Train,
-        None,
-        &GptOptions::new(4, 1, 0),
-    )
-    .unwrap()
+    GptDataset::build(documents, range, Split::Train, None, &GptOptions::new(4, 1, 0)).unwrap()
 }
 
 // Pitfall B21: a blend that asks a small source for more than it has is an error that names it, never a wrong sample.
 #[test]
 fn b21_oversampling_is_an_error_that_names_the_source() {
-    let e = error(
-        BlendedDataset::new(
-            vec![source(41), source(41)],
-            Some(&[0.001, 0.999]),
-            Some(500),
-            None,
-        ),
-        "500 of 20",
-    );
-    assert!(
-        matches!(e, DataError::Oversampled { available: 10, .. }),
-        "{e}"
-    );
+    let e =
+        error(BlendedDataset::new(vec![source(41), source(41)], Some(&[0.001, 0.999]), Some(500), None), "500 of 20");
+    assert!(matches!(e, DataError::Oversampled { available: 10, .. }), "{e}");
     assert!(e.to_string().contains("memory"), "{e}");
-    let fine = BlendedDataset::new(
-        vec![source(41), source(41)],
-        Some(&[0.001, 0.999]),
-        Some(10),
-        None,
-    )
-    .unwrap();
+    let fine = BlendedDataset::new(vec![source(41), source(41)], Some(&[0.001, 0.999]), Some(10), None).unwrap();
     assert_eq!(fine.len(), 10);
-    assert!(
-        BlendedDataset::new(vec![source(41), source(3)], None, None, None).is_err(),
-        "a source of 0 samples"
-    );
+    assert!(BlendedDataset::new(vec![source(41), source(3)], None, None, None).is_err(), "a source of 0 samples");
 }
 
 fn write(scratch: &Scratch, name: &str, documents: usize) -> String {
     let prefix = scratch.path(name);
     let mut writer = IndexedWriter::create(&prefix, TokenType::U16).unwrap();
     for d in 0..documents {
-        writer
-            .add_document(&(0..(d % 13) as i32 + 1).collect::<Vec<_>>())
-            .unwrap();
+        writer.add_document(&(0..(d % 13) as i32 + 1).collect::<Vec<_>>()).unwrap();
     }
     writer.finish().unwrap();
     prefix.display().to_string()
 }
 
 fn settings(samples: [Option<u64>; 3]) -> DatasetSettings {
-    DatasetSettings {
-        options: GptOptions::new(8, 7, 0),
-        samples,
-        cache: None,
-        vocab_size: None,
-        threads: 3,
-    }
+    DatasetSettings { options: GptOptions::new(8, 7, 0), samples, cache: None, vocab_size: None, threads: 3 }
 }
 
 #[test]
@@ -132,15 +98,8 @@ fn a_split_that_rounds_to_nothing_is_refused_or_left_out() {
         blend: BlendSpec::from_list(&["1", &big, "1", &small]).unwrap(),
         split: "9999,8,2".into(),
     };
-    let e = error(
-        data.build(&settings([Some(20), Some(4), Some(0)])),
-        "an empty validation split",
-    )
-    .to_string();
-    assert!(
-        e.contains("small") && e.contains("valid") && e.contains("40"),
-        "{e}"
-    );
+    let e = error(data.build(&settings([Some(20), Some(4), Some(0)])), "an empty validation split").to_string();
+    assert!(e.contains("small") && e.contains("valid") && e.contains("40"), "{e}");
     let built = data.build(&settings([Some(20), Some(0), Some(0)])).unwrap();
     assert!(built[0].is_some() && built[1].is_none() && built[2].is_none());
     for bad in ["", "a", "1,2,3,4", "0,0,0", "1.2.3", "1e3,1", "-1,2"] {
@@ -154,8 +113,7 @@ fn a_split_that_rounds_to_nothing_is_refused_or_left_out() {
 fn the_cache_key_holds_options_and_files() {
     let scratch = Scratch::new("key");
     let prefix = write(&scratch, "docs", 200);
-    let data =
-        PretrainData::PerSplit([None, Some(BlendSpec::from_list(&[&prefix]).unwrap()), None]);
+    let data = PretrainData::PerSplit([None, Some(BlendSpec::from_list(&[&prefix]).unwrap()), None]);
     let mut s = settings([None, None, None]);
     s.cache = Some(scratch.path("cache"));
     let length = |s: &DatasetSettings| data.build(s).unwrap()[1].as_ref().unwrap().len();
@@ -178,11 +136,7 @@ fn the_cache_key_holds_options_and_files() {
             std::fs::write(&path, &bytes[..bytes.len() - 4]).unwrap();
         }
     }
-    assert!(
-        error(data.build(&s), "a damaged cache")
-            .to_string()
-            .contains("built again")
-    );
+    assert!(error(data.build(&s), "a damaged cache").to_string().contains("built again"));
 }
 
 // Pitfall B23: many builders at once give one set of files, and all see the same indices.
@@ -192,17 +146,11 @@ fn b23_concurrent_builders_share_one_cache() {
     let prefix = write(&scratch, "docs", 500);
     let mut s = settings([Some(300), Some(20), Some(20)]);
     s.cache = Some(scratch.path("cache"));
-    let data = PretrainData::Blend {
-        blend: BlendSpec::from_list(&["1", &prefix]).unwrap(),
-        split: "90,5,5".into(),
-    };
+    let data = PretrainData::Blend { blend: BlendSpec::from_list(&["1", &prefix]).unwrap(), split: "90,5,5".into() };
     let first_rows: Vec<Batch> = std::thread::scope(|scope| {
         let run = || {
             let train = data.build(&s).unwrap()[0].take().unwrap();
-            let shape = BatchShape {
-                micro_batch_size: 2,
-                dp_size: 1,
-            };
+            let shape = BatchShape { micro_batch_size: 2, dp_size: 1 };
             let sampler = SequentialSampler::new("train", train.len(), shape).unwrap();
             GptBatches::new(train, sampler).batch(0, 0, 0).unwrap()
         };
@@ -211,10 +159,7 @@ fn b23_concurrent_builders_share_one_cache() {
     });
     assert!(first_rows.windows(2).all(|w| w[0] == w[1]));
     // Three splits with three arrays and a description, three blends with two and one.
-    assert_eq!(
-        std::fs::read_dir(scratch.path("cache")).unwrap().count(),
-        3 * 4 + 3 * 3
-    );
+    assert_eq!(std::fs::read_dir(scratch.path("cache")).unwrap().count(), 3 * 4 + 3 * 3);
 }
 
 #[test]
@@ -224,62 +169,33 @@ fn a_read_only_cache_is_an_error_with_a_way_out() {
     let mut s = settings([Some(10), Some(0), Some(0)]);
     std::fs::write(scratch.path("file"), "").unwrap();
     s.cache = Some(scratch.path("file").join("cache"));
-    let data = PretrainData::Blend {
-        blend: BlendSpec::from_list(&[&prefix]).unwrap(),
-        split: "1".into(),
-    };
+    let data = PretrainData::Blend { blend: BlendSpec::from_list(&[&prefix]).unwrap(), split: "1".into() };
     let e = error(data.build(&s), "a file as directory");
-    assert!(
-        matches!(e, DataError::Io { .. }) && e.to_string().contains("cache"),
-        "{e}"
-    );
+    assert!(matches!(e, DataError::Io { .. }) && e.to_string().contains("cache"), "{e}");
 }
 
 #[test]
 fn prefetched_batches_are_the_batches() {
     let scratch = Scratch::new("prefetch");
     let prefix = write(&scratch, "docs", 300);
-    let data = PretrainData::Blend {
-        blend: BlendSpec::from_list(&[&prefix]).unwrap(),
-        split: "1".into(),
-    };
-    let train = data.build(&settings([Some(40), None, None])).unwrap()[0]
-        .take()
-        .unwrap();
+    let data = PretrainData::Blend { blend: BlendSpec::from_list(&[&prefix]).unwrap(), split: "1".into() };
+    let train = data.build(&settings([Some(40), None, None])).unwrap()[0].take().unwrap();
     let total = train.len();
-    let shape = BatchShape {
-        micro_batch_size: 3,
-        dp_size: 2,
-    };
-    let source = Arc::new(GptBatches::new(
-        train,
-        SequentialSampler::new("train", total, shape).unwrap(),
-    ));
+    let shape = BatchShape { micro_batch_size: 3, dp_size: 2 };
+    let source = Arc::new(GptBatches::new(train, SequentialSampler::new("train", total, shape).unwrap()));
     let requests = move |steps: u64| {
         (0..steps)
             .flat_map(|step| (0..2).map(move |m| (step * 12, m)))
-            .map(|(consumed_samples, micro_batch)| BatchRequest {
-                consumed_samples,
-                micro_batch,
-                dp_rank: 1,
-            })
+            .map(|(consumed_samples, micro_batch)| BatchRequest { consumed_samples, micro_batch, dp_rank: 1 })
     };
     let mut prefetcher = Prefetcher::start(source.clone(), requests(3), 2).unwrap();
     for r in requests(3) {
         let batch = prefetcher.next_batch().unwrap().unwrap();
-        assert_eq!(
-            batch,
-            source
-                .batch(r.consumed_samples, r.micro_batch, r.dp_rank)
-                .unwrap()
-        );
+        assert_eq!(batch, source.batch(r.consumed_samples, r.micro_batch, r.dp_rank).unwrap());
         let a = &batch.accounting;
         assert_eq!(a.real_tokens, 24);
         assert_eq!(a.tokens_by_source, [24]);
-        assert_eq!(
-            (a.trained_tokens, a.padding_tokens, batch.mtp_tokens(1)),
-            (24, 0, 21)
-        );
+        assert_eq!((a.trained_tokens, a.padding_tokens, batch.mtp_tokens(1)), (24, 0, 21));
         prefetcher.recycle(batch);
     }
     assert!(prefetcher.next_batch().is_none());

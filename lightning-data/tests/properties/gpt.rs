@@ -2,9 +2,7 @@ use std::sync::Arc;
 
 use lightning_data::DataError;
 use lightning_data::batch::{Batch, BatchSource};
-use lightning_data::gpt::{
-    DocumentRange, Documents, GptDataset, GptIndices, GptOptions, SampleSlot, Split,
-};
+use lightning_data::gpt::{DocumentRange, Documents, GptDataset, GptIndices, GptOptions, SampleSlot, Split};
 use lightning_data::gpt_batches::GptBatches;
 use lightning_data::sampler::{BatchShape, CyclicSampler, Sampler, SequentialSampler};
 use proptest::prelude::*;
@@ -22,9 +20,7 @@ impl Documents for Memory {
         self.0[document as usize].len() as u32
     }
     fn read_into(&self, document: u64, offset: u64, out: &mut [i32]) -> lightning_data::Result<()> {
-        out.copy_from_slice(
-            &self.0[document as usize][offset as usize..offset as usize + out.len()],
-        );
+        out.copy_from_slice(&self.0[document as usize][offset as usize..offset as usize + out.len()]);
         Ok(())
     }
     fn name(&self) -> String {
@@ -38,10 +34,7 @@ fn documents() -> impl Strategy<Value = Vec<Vec<i32>>> {
 }
 
 fn whole(documents: &[Vec<i32>]) -> DocumentRange {
-    DocumentRange {
-        begin: 0,
-        end: documents.len() as u64,
-    }
+    DocumentRange { begin: 0, end: documents.len() as u64 }
 }
 
 fn row(dataset: &Arc<GptDataset>, slot: SampleSlot) -> Batch {
@@ -176,10 +169,7 @@ fn empty_splits_are_refused_instead_of_looping() {
                 "an empty split",
             );
             assert!(matches!(e, DataError::EmptySplit { .. }), "{e}");
-            assert!(
-                e.to_string().contains("memory") && e.to_string().contains("valid"),
-                "{e}"
-            );
+            assert!(e.to_string().contains("memory") && e.to_string().contains("valid"), "{e}");
         }
     }
 }
@@ -189,30 +179,14 @@ fn empty_splits_are_refused_instead_of_looping() {
 fn b31_end_of_document_stays_trained_when_pad_is_the_same_id() {
     let docs = vec![vec![4, 7, 0], vec![9, 0]];
     let mut options = GptOptions::new(8, 3, 0).with_pad(Some(0), &[]);
-    assert_eq!(
-        options.pad, None,
-        "a pad id that ends documents is no pad id"
-    );
+    assert_eq!(options.pad, None, "a pad id that ends documents is no pad id");
     options.drop_last_partial_validation = false;
-    let dataset = GptDataset::build(
-        Arc::new(Memory(docs)),
-        DocumentRange { begin: 0, end: 2 },
-        Split::Valid,
-        None,
-        &options,
-    );
+    let dataset =
+        GptDataset::build(Arc::new(Memory(docs)), DocumentRange { begin: 0, end: 2 }, Split::Valid, None, &options);
     let batch = row(&Arc::new(dataset.unwrap()), SampleSlot::Real(0));
-    let trained_ends = batch
-        .labels
-        .iter()
-        .zip(&batch.loss_mask)
-        .filter(|&(&l, &m)| l == 0 && m == 1.0)
-        .count();
+    let trained_ends = batch.labels.iter().zip(&batch.loss_mask).filter(|&(&l, &m)| l == 0 && m == 1.0).count();
     assert_eq!(trained_ends, 2);
-    assert_eq!(
-        batch.padding_mask,
-        [false, false, false, false, false, true, true, true]
-    );
+    assert_eq!(batch.padding_mask, [false, false, false, false, false, true, true, true]);
 }
 
 // Pitfall B32: a filler is a variant of its own and trains nothing; sample 0 beside it stays real.
@@ -227,26 +201,15 @@ fn b32_filler_rows_train_nothing() {
         &GptOptions::new(4, 3, 0),
     )
     .unwrap();
-    let shape = BatchShape {
-        micro_batch_size: 2,
-        dp_size: 1,
-    };
-    let batches = GptBatches::new(dataset, SequentialSampler::new("train", 9, shape).unwrap())
-        .with(|b, out| {
-            b.fill_slots([SampleSlot::Real(0), SampleSlot::Filler].into_iter(), out)
-                .unwrap();
-        });
+    let shape = BatchShape { micro_batch_size: 2, dp_size: 1 };
+    let batches = GptBatches::new(dataset, SequentialSampler::new("train", 9, shape).unwrap()).with(|b, out| {
+        b.fill_slots([SampleSlot::Real(0), SampleSlot::Filler].into_iter(), out).unwrap();
+    });
     let batch = batches;
     assert_eq!(batch.loss_mask, [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
     assert_eq!(batch.tokens[..4], batch.tokens[4..]);
     assert_eq!(batch.accounting.filler_rows, 1);
-    assert_eq!(
-        (
-            batch.accounting.trained_tokens,
-            batch.accounting.padding_tokens
-        ),
-        (4, 4)
-    );
+    assert_eq!((batch.accounting.trained_tokens, batch.accounting.padding_tokens), (4, 4));
 }
 
 /// Runs a closure on a source with a fresh batch and returns the batch.
@@ -271,22 +234,8 @@ fn ids_outside_the_vocabulary_name_file_sequence_and_position() {
     )
     .unwrap()
     .with_vocab_size(Some(99));
-    let shape = BatchShape {
-        micro_batch_size: 1,
-        dp_size: 1,
-    };
+    let shape = BatchShape { micro_batch_size: 1, dp_size: 1 };
     let source = GptBatches::new(dataset, SequentialSampler::new("train", 1, shape).unwrap());
     let e = error(source.batch(0, 0, 0), "id 99");
-    assert!(
-        matches!(
-            e,
-            DataError::TokenRange {
-                sequence: 1,
-                position: 1,
-                id: 99,
-                ..
-            }
-        ),
-        "{e}"
-    );
+    assert!(matches!(e, DataError::TokenRange { sequence: 1, position: 1, id: 99, .. }), "{e}");
 }

@@ -1,9 +1,7 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
-use lightning_data::indexed::{
-    IndexedDataset, IndexedWriter, MAGIC, TokenType, bin_path, idx_path,
-};
+use lightning_data::indexed::{IndexedDataset, IndexedWriter, MAGIC, TokenType, bin_path, idx_path};
 use lightning_data::{DataError, ErrorClass};
 use proptest::prelude::*;
 
@@ -122,19 +120,9 @@ fn patch(path: &std::path::Path, at: usize, bytes: &[u8]) {
 fn validation_names_the_rule_and_the_entry() {
     let cases: [(&str, usize, Vec<u8>, u64); 4] = [
         ("not negative", 34 + 8, (-1i32).to_le_bytes().to_vec(), 2),
-        (
-            "sum of the lengths",
-            34 + 12 + 8,
-            13i64.to_le_bytes().to_vec(),
-            1,
-        ),
+        ("sum of the lengths", 34 + 12 + 8, 13i64.to_le_bytes().to_vec(), 1),
         ("start with 0", 34 + 36, 1i64.to_le_bytes().to_vec(), 0),
-        (
-            "last document boundary",
-            34 + 36 + 24,
-            9i64.to_le_bytes().to_vec(),
-            3,
-        ),
+        ("last document boundary", 34 + 36 + 24, 9i64.to_le_bytes().to_vec(), 3),
     ];
     for (rule, at, bytes, entry) in cases {
         let scratch = Scratch::new("rules");
@@ -142,20 +130,14 @@ fn validation_names_the_rule_and_the_entry() {
         IndexedDataset::open_validated(&prefix).unwrap();
         patch(&idx_path(&prefix), at, &bytes);
         let e = error(IndexedDataset::open_validated(&prefix), rule);
-        assert!(
-            matches!(&e, DataError::Invalid { entry: Some(x), .. } if *x == entry),
-            "{e}"
-        );
+        assert!(matches!(&e, DataError::Invalid { entry: Some(x), .. } if *x == entry), "{e}");
         assert!(e.to_string().contains(rule), "{e}");
     }
     let scratch = Scratch::new("short");
     let prefix = three(&scratch);
     std::fs::write(bin_path(&prefix), [0; 19]).unwrap();
     let e = error(IndexedDataset::open_validated(&prefix), "a short .bin").to_string();
-    assert!(
-        e.contains("three.bin") && e.contains("20 bytes") && e.contains("19 bytes"),
-        "{e}"
-    );
+    assert!(e.contains("three.bin") && e.contains("20 bytes") && e.contains("19 bytes"), "{e}");
 }
 
 #[test]
@@ -163,12 +145,9 @@ fn bad_headers_and_ids_are_refused_by_name() {
     let scratch = Scratch::new("headers");
     let prefix = three(&scratch);
     let fresh = std::fs::read(idx_path(&prefix)).unwrap();
-    for (at, bytes, says) in [
-        (0, &b"MMAP"[..], "MMIDIDX"),
-        (9, &[2], "version"),
-        (17, &[9], "float16"),
-        (17, &[77], "unknown"),
-    ] {
+    for (at, bytes, says) in
+        [(0, &b"MMAP"[..], "MMIDIDX"), (9, &[2], "version"), (17, &[9], "float16"), (17, &[77], "unknown")]
+    {
         patch(&idx_path(&prefix), at, bytes);
         let e = error(IndexedDataset::open(&prefix), says).to_string();
         assert!(e.contains(says), "{e}");
@@ -176,26 +155,13 @@ fn bad_headers_and_ids_are_refused_by_name() {
     }
     patch(&idx_path(&prefix), 18, &u64::MAX.to_le_bytes());
     assert!(IndexedDataset::open(&prefix).is_err());
-    assert!(matches!(
-        error(IndexedDataset::open(scratch.path("absent")), "absence"),
-        DataError::Io { .. }
-    ));
+    assert!(matches!(error(IndexedDataset::open(scratch.path("absent")), "absence"), DataError::Io { .. }));
     let mut writer = IndexedWriter::create(scratch.path("ids"), TokenType::U16).unwrap();
-    assert!(matches!(
-        error(writer.add_document(&[1, 65_536]), "65536"),
-        DataError::TokenRange { position: 1, .. }
-    ));
+    assert!(matches!(error(writer.add_document(&[1, 65_536]), "65536"), DataError::TokenRange { position: 1, .. }));
     assert!(writer.add_document(&[-1]).is_err());
     drop(writer);
-    assert_eq!(
-        std::fs::read_dir(&scratch.0).unwrap().count(),
-        2,
-        "an unfinished pair leaves nothing behind"
-    );
-    let mut file = OpenOptions::new()
-        .append(true)
-        .open(idx_path(&prefix))
-        .unwrap();
+    assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 2, "an unfinished pair leaves nothing behind");
+    let mut file = OpenOptions::new().append(true).open(idx_path(&prefix)).unwrap();
     file.write_all(&[0]).unwrap();
     let e = error(IndexedDataset::open(&prefix), "a longer index");
     assert_eq!(e.class(), ErrorClass::Data);

@@ -20,10 +20,7 @@ impl Scratch {
         use std::sync::atomic::{AtomicU64, Ordering};
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let directory = std::env::temp_dir().join(format!(
-            "lightning-properties-{}-{name}-{n}",
-            std::process::id()
-        ));
+        let directory = std::env::temp_dir().join(format!("lightning-properties-{}-{name}-{n}", std::process::id()));
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir_all(&directory).unwrap();
         Scratch(directory)

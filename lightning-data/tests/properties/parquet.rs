@@ -2,8 +2,8 @@ use lightning_data::DataError;
 use lightning_data::inspect::{show_pack, summarize_packs};
 use lightning_data::prep::{BadRows, BlendFile, SftPrep, prepare_sft};
 use lightning_data::sft::{
-    MemoryPacks, OfflinePacks, Pack, PackStore, ParquetPacks, PreparedPacks, read_offline,
-    read_prepared, write_offline, write_prepared,
+    MemoryPacks, OfflinePacks, Pack, PackStore, ParquetPacks, PreparedPacks, read_offline, read_prepared,
+    write_offline, write_prepared,
 };
 use lightning_data::tokenizer::TextTokenizer;
 use proptest::prelude::*;
@@ -84,77 +84,42 @@ fn chats_become_split_directories_and_the_run_resumes() {
     let scratch = Scratch::new("sft");
     tokenizer(&scratch);
     let raw = scratch.path("chats.jsonl");
-    std::fs::write(
-        &raw,
-        (0..200)
-            .map(|i| format!("{}\n", chat(i)))
-            .collect::<String>(),
-    )
-    .unwrap();
-    let blend: BlendFile =
-        serde_json::from_value(json!({"datasets": [{"name": "c", "path": raw}]})).unwrap();
+    std::fs::write(&raw, (0..200).map(|i| format!("{}\n", chat(i))).collect::<String>()).unwrap();
+    let blend: BlendFile = serde_json::from_value(json!({"datasets": [{"name": "c", "path": raw}]})).unwrap();
     let mut s = SftPrep::new(blend, scratch.path("out"), scratch.path("tokenizer"));
     (s.num_shards, s.pack_size, s.threads) = (5, 128, 2);
     let run = prepare_sft(&s, &|_| {}).unwrap();
     assert_eq!(run.stats["num_output_sequences"], 200);
     let list = |split: &str| {
-        let mut paths: Vec<_> = std::fs::read_dir(scratch.path("out/splits").join(split))
-            .unwrap()
-            .map(|e| e.unwrap().path())
-            .collect();
+        let mut paths: Vec<_> =
+            std::fs::read_dir(scratch.path("out/splits").join(split)).unwrap().map(|e| e.unwrap().path()).collect();
         paths.sort();
         paths
     };
-    assert_eq!(
-        (list("train").len(), list("valid").len(), list("test").len()),
-        (3, 1, 1)
-    );
+    assert_eq!((list("train").len(), list("valid").len(), list("test").len()), (3, 1, 1));
     let link = std::fs::read_link(&list("train")[0]).unwrap();
-    assert!(
-        link.is_relative()
-            && list("train")[0]
-                .to_str()
-                .unwrap()
-                .contains("000000__c__shard_")
-    );
+    assert!(link.is_relative() && list("train")[0].to_str().unwrap().contains("000000__c__shard_"));
     let store = ParquetPacks::prepared(&list("train")).unwrap();
     let summary = summarize_packs(&store).unwrap();
     assert_eq!(summary.documents, 120);
-    assert!(
-        summary.trained_tokens.unwrap() > 0 && summary.trained_tokens.unwrap() < summary.tokens
-    );
+    assert!(summary.trained_tokens.unwrap() > 0 && summary.trained_tokens.unwrap() < summary.tokens);
     let tokenizer = TextTokenizer::load(scratch.path("tokenizer")).unwrap();
     let shown = show_pack(&tokenizer, &store.pack(0).unwrap()).unwrap();
-    assert!(
-        shown.contains("[[sat on the mat") && shown.contains("<|im_start|>user\nthe cat "),
-        "{shown}"
-    );
+    assert!(shown.contains("[[sat on the mat") && shown.contains("<|im_start|>user\nthe cat "), "{shown}");
     assert!(!shown.contains("[[the cat"));
-    let bytes = || {
-        list("train")
-            .iter()
-            .map(|p| std::fs::read(p).unwrap())
-            .collect::<Vec<_>>()
-    };
+    let bytes = || list("train").iter().map(|p| std::fs::read(p).unwrap()).collect::<Vec<_>>();
     let before = bytes();
     std::fs::remove_file(std::fs::canonicalize(&list("train")[1]).unwrap()).unwrap();
     prepare_sft(&s, &|_| {}).unwrap();
     assert_eq!(bytes(), before);
     // The ratios count the shards of one dataset; two shards or fewer hold nothing out.
-    assert_eq!(
-        [1, 2, 3, 128, 250].map(|n| s.held_out(n)),
-        [(0, 0), (0, 0), (1, 1), (1, 1), (2, 2)]
-    );
+    assert_eq!([1, 2, 3, 128, 250].map(|n| s.held_out(n)), [(0, 0), (0, 0), (1, 1), (1, 1), (2, 2)]);
     s.chat.used_in_filter = Some("other".into());
     let none = prepare_sft(&s, &|_| {}).unwrap();
     assert_eq!(none.stats["num_filtered"], 200);
     assert_eq!(list("train").len(), 0, "empty shards are not linked");
     s.chat_template = "chatml".into();
-    assert!(
-        error(prepare_sft(&s, &|_| {}), "an unknown template")
-            .to_string()
-            .contains("lightning35")
-    );
+    assert!(error(prepare_sft(&s, &|_| {}), "an unknown template").to_string().contains("lightning35"));
 }
 
 #[test]
@@ -166,61 +131,33 @@ fn parquet_rows_are_texts_and_chats() {
     let path = scratch.path("t.parquet");
     let schema = "message m { optional binary text (UTF8); required binary raw; }";
     let schema = std::sync::Arc::new(parquet::schema::parser::parse_message_type(schema).unwrap());
-    let mut writer = SerializedFileWriter::new(
-        std::fs::File::create(&path).unwrap(),
-        schema,
-        Default::default(),
-    )
-    .unwrap();
+    let mut writer =
+        SerializedFileWriter::new(std::fs::File::create(&path).unwrap(), schema, Default::default()).unwrap();
     for _ in 0..2 {
         let mut group = writer.next_row_group().unwrap();
         let mut column = group.next_column().unwrap().unwrap();
-        let values = [
-            ByteArray::from("first"),
-            ByteArray::from("second"),
-            ByteArray::from(vec![0xff]),
-        ];
-        column
-            .typed::<ByteArrayType>()
-            .write_batch(&values, Some(&[1, 0, 1, 1]), None)
-            .unwrap();
+        let values = [ByteArray::from("first"), ByteArray::from("second"), ByteArray::from(vec![0xff])];
+        column.typed::<ByteArrayType>().write_batch(&values, Some(&[1, 0, 1, 1]), None).unwrap();
         column.close().unwrap();
         let mut column = group.next_column().unwrap().unwrap();
-        column
-            .typed::<ByteArrayType>()
-            .write_batch(&vec![ByteArray::from("x"); 4], None, None)
-            .unwrap();
+        column.typed::<ByteArrayType>().write_batch(&vec![ByteArray::from("x"); 4], None, None).unwrap();
         column.close().unwrap();
         group.close().unwrap();
     }
     writer.close().unwrap();
-    let blend: BlendFile =
-        serde_json::from_value(json!({"datasets": [{"name": "t", "path": path}]})).unwrap();
-    let mut s = lightning_data::prep::PretrainPrep::new(
-        blend,
-        scratch.path("out"),
-        scratch.path("tokenizer"),
-    );
+    let blend: BlendFile = serde_json::from_value(json!({"datasets": [{"name": "t", "path": path}]})).unwrap();
+    let mut s = lightning_data::prep::PretrainPrep::new(blend, scratch.path("out"), scratch.path("tokenizer"));
     (s.num_shards, s.valid_shards, s.test_shards) = (1, 0, 0);
     let e = error(lightning_data::prep::prepare_pretrain(&s, &|_| {}), "bytes").to_string();
     assert!(e.contains("UTF-8") && e.contains("entry 4"), "{e}");
     s.on_bad_row = BadRows::Skip;
     s.force = true;
     let run = lightning_data::prep::prepare_pretrain(&s, &|_| {}).unwrap();
-    let counts = [
-        "num_input_rows",
-        "num_documents",
-        "num_filtered",
-        "num_errors",
-    ]
-    .map(|k| run.stats[k].as_u64().unwrap());
+    let counts =
+        ["num_input_rows", "num_documents", "num_filtered", "num_errors"].map(|k| run.stats[k].as_u64().unwrap());
     assert_eq!(counts, [8, 4, 2, 2]);
     s.blend.datasets[0].text_field = "body".into();
-    let e = error(
-        lightning_data::prep::prepare_pretrain(&s, &|_| {}),
-        "a missing column",
-    )
-    .to_string();
+    let e = error(lightning_data::prep::prepare_pretrain(&s, &|_| {}), "a missing column").to_string();
     assert!(e.contains("body") && e.contains("\"text\", \"raw\""), "{e}");
 }
 
@@ -228,28 +165,13 @@ fn parquet_rows_are_texts_and_chats() {
 fn damaged_packs_are_named() {
     let scratch = Scratch::new("damaged");
     let path = scratch.path("bad.parquet");
-    let bad = Pack {
-        input_ids: vec![1, 2, 3],
-        loss_mask: vec![0, 1],
-        seq_start_id: vec![0],
-    };
+    let bad = Pack { input_ids: vec![1, 2, 3], loss_mask: vec![0, 1], seq_start_id: vec![0] };
     write_offline(&path, &OfflinePacks(vec![bad])).unwrap();
     let e = error(read_offline(&path), "a short mask");
-    assert!(
-        matches!(&e, DataError::Invalid { entry: Some(0), .. })
-            && e.to_string().contains("bad.parquet"),
-        "{e}"
-    );
+    assert!(matches!(&e, DataError::Invalid { entry: Some(0), .. }) && e.to_string().contains("bad.parquet"), "{e}");
     std::fs::write(&path, b"PAR1 not really").unwrap();
-    assert!(
-        error(read_offline(&path), "no Parquet")
-            .to_string()
-            .contains("bad.parquet")
-    );
-    assert!(matches!(
-        error(read_offline(&scratch.path("none")), "absence"),
-        DataError::Io { .. }
-    ));
+    assert!(error(read_offline(&path), "no Parquet").to_string().contains("bad.parquet"));
+    assert!(matches!(error(read_offline(&scratch.path("none")), "absence"), DataError::Io { .. }));
     let store = MemoryPacks::offline(OfflinePacks(Vec::new()), "nothing");
     assert!(store.pack(0).is_err());
 }
@@ -262,80 +184,32 @@ fn prompts_and_completions_become_offline_packs() {
     tokenizer(&scratch);
     let raw = scratch.path("math.jsonl");
     let row = |i: usize| json!({"problem": format!("the cat {i}"), "generated_solution": "sat ".repeat(i % 5 + 1), "expected_answer": i.to_string()});
-    std::fs::write(
-        &raw,
-        (0..101)
-            .map(|i| format!("{}\n", row(i)))
-            .collect::<String>(),
-    )
-    .unwrap();
+    std::fs::write(&raw, (0..101).map(|i| format!("{}\n", row(i))).collect::<String>()).unwrap();
     for multiple in [1, 4] {
         let output = scratch.path(&format!("out{multiple}"));
-        let mut s = PromptCompletionPrep::new(
-            raw.display().to_string(),
-            output.clone(),
-            scratch.path("tokenizer"),
-            96,
-        );
+        let mut s = PromptCompletionPrep::new(raw.display().to_string(), output.clone(), scratch.path("tokenizer"), 96);
         s.pad_seq_to_mult = multiple;
         let run = prepare_prompt_completion(&s, &|_| {}).unwrap();
-        assert_eq!(
-            (
-                &run.stats["num_rows_training"],
-                &run.stats["num_rows_validation"]
-            ),
-            (&json!(95), &json!(6))
-        );
-        let metadata: Vec<PackMetadata> =
-            serde_json::from_slice(&std::fs::read(&run.blend).unwrap()).unwrap();
+        assert_eq!((&run.stats["num_rows_training"], &run.stats["num_rows_validation"]), (&json!(95), &json!(6)));
+        let metadata: Vec<PackMetadata> = serde_json::from_slice(&std::fs::read(&run.blend).unwrap()).unwrap();
         assert_eq!(metadata.len(), 2);
-        let name = run
-            .directory
-            .file_name()
-            .unwrap()
-            .to_string_lossy()
-            .into_owned();
-        assert!(
-            name.starts_with(&format!("tokenizer_pad_seq_to_mult{multiple}_sft_")),
-            "{name}"
-        );
+        let name = run.directory.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(name.starts_with(&format!("tokenizer_pad_seq_to_mult{multiple}_sft_")), "{name}");
         let packs = read_offline(&run.directory.join("training_96.idx.parquet")).unwrap();
-        assert_eq!(
-            packs.0.iter().map(|p| p.seq_start_id.len()).sum::<usize>(),
-            95
-        );
+        assert_eq!(packs.0.iter().map(|p| p.seq_start_id.len()).sum::<usize>(), 95);
         for pack in &packs.0 {
             assert!(pack.runtime_length() <= 96);
-            assert!(
-                pack.ranges()
-                    .all(|r| (r.len() - 1).is_multiple_of(multiple as usize))
-            );
+            assert!(pack.ranges().all(|r| (r.len() - 1).is_multiple_of(multiple as usize)));
         }
-        let most = packs
-            .0
-            .iter()
-            .map(|p| p.seq_start_id.len() as u32)
-            .max()
-            .unwrap();
+        let most = packs.0.iter().map(|p| p.seq_start_id.len() as u32).max().unwrap();
         assert_eq!(metadata[0].max_samples_per_bin, most);
         let lines = std::fs::read_to_string(output.join("validation.jsonl")).unwrap();
-        assert!(
-            lines.lines().count() == 6 && lines.contains("\"input\": \"Problem: the cat "),
-            "{lines}"
-        );
+        assert!(lines.lines().count() == 6 && lines.contains("\"input\": \"Problem: the cat "), "{lines}");
         // No spool is left.
         assert_eq!(std::fs::read_dir(&run.directory).unwrap().count(), 3);
     }
     std::fs::write(&raw, "{\"problem\": \"x\"}\n").unwrap();
-    let s = PromptCompletionPrep::new(
-        raw.display().to_string(),
-        scratch.path("o"),
-        scratch.path("tokenizer"),
-        96,
-    );
+    let s = PromptCompletionPrep::new(raw.display().to_string(), scratch.path("o"), scratch.path("tokenizer"), 96);
     let e = error(prepare_prompt_completion(&s, &|_| {}), "a missing column").to_string();
-    assert!(
-        e.contains("generated_solution") && e.contains("math.jsonl"),
-        "{e}"
-    );
+    assert!(e.contains("generated_solution") && e.contains("math.jsonl"), "{e}");
 }

@@ -2,8 +2,8 @@ use lightning_data::batch::{Batch, BatchSource};
 use lightning_data::context_parallel::{MtpTargets, ZigzagMap};
 use lightning_data::sampler::FineTuningSampler;
 use lightning_data::sft::{
-    Algorithm, Bins, CollateSettings, Collator, MemoryPacks, OfflinePacks, Pack, PackMetadata,
-    PackedBatches, first_fit, pack_examples, pad_to_multiple, plan_offline, plan_prepared,
+    Algorithm, Bins, CollateSettings, Collator, MemoryPacks, OfflinePacks, Pack, PackMetadata, PackedBatches,
+    first_fit, pack_examples, pad_to_multiple, plan_offline, plan_prepared,
 };
 use lightning_data::{DataError, PhysicalOffsets};
 use proptest::prelude::*;
@@ -13,13 +13,7 @@ use super::error;
 const EOS: i32 = 2;
 
 fn settings(pack_size: u32, multiple: u32) -> CollateSettings {
-    CollateSettings {
-        pack_size,
-        pad_seq_to_mult: multiple,
-        eos: EOS,
-        pad_to_max_length: true,
-        pad_cu_seqlens: None,
-    }
+    CollateSettings { pack_size, pad_seq_to_mult: multiple, eos: EOS, pad_to_max_length: true, pad_cu_seqlens: None }
 }
 
 /// A pack of examples of these runtime lengths, tokens counting up from 10, everything trained.
@@ -216,17 +210,9 @@ fn b26_mtp_targets_use_physical_offsets() {
     first.resize(pad_to_multiple(4, 16, 4), EOS);
     second.resize(pad_to_multiple(6, 16, 4), EOS);
     let ids = [first, second];
-    let masks: Vec<Vec<u8>> = ids
-        .iter()
-        .map(|v| v.iter().map(|&t| u8::from(t != EOS)).collect())
-        .collect();
-    let bins = Bins {
-        items: vec![0, 1],
-        starts: vec![0, 2],
-    };
-    let pack = &pack_examples(&bins, usize::MAX, |i| {
-        (&ids[i as usize], &masks[i as usize])
-    })[0];
+    let masks: Vec<Vec<u8>> = ids.iter().map(|v| v.iter().map(|&t| u8::from(t != EOS)).collect()).collect();
+    let bins = Bins { items: vec![0, 1], starts: vec![0, 2] };
+    let pack = &pack_examples(&bins, usize::MAX, |i| (&ids[i as usize], &masks[i as usize]))[0];
     let batch = one(&Collator::new(settings(16, 4)).unwrap(), pack, 16);
     assert_eq!(batch.documents.physical.0, [0, 4, 12, 16]);
     assert_eq!(batch.documents.logical.0, [0, 4, 10, 10]);
@@ -235,10 +221,7 @@ fn b26_mtp_targets_use_physical_offsets() {
     assert_eq!(targets.labels[..4], [12, 13, EOS, 0]);
     assert_eq!(targets.loss_mask[..4], [1.0, 1.0, 0.0, 0.0]);
     assert_eq!(targets.labels[4..9], [22, 23, 24, 25, EOS]);
-    assert_eq!(
-        targets.loss_mask[4..12],
-        [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
-    );
+    assert_eq!(targets.loss_mask[4..12], [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
 }
 
 // Pitfalls B28 and B29 on the data's side: one mask for both losses; a mask of zeros counts nothing at any depth.
@@ -250,41 +233,19 @@ fn b28_b29_a_mask_of_zeros_trains_nothing_at_any_depth() {
     collator.fill(&[(&pack, true)], 32, &mut batch).unwrap();
     for depth in 1..4 {
         assert_eq!(batch.mtp_tokens(depth), 0);
-        assert!(
-            MtpTargets::new(&batch, depth)
-                .loss_mask
-                .iter()
-                .all(|&m| m == 0.0)
-        );
+        assert!(MtpTargets::new(&batch, depth).loss_mask.iter().all(|&m| m == 0.0));
     }
-    assert_eq!(
-        (
-            batch.accounting.trained_tokens,
-            batch.accounting.filler_rows
-        ),
-        (0, 1)
-    );
+    assert_eq!((batch.accounting.trained_tokens, batch.accounting.filler_rows), (0, 1));
 }
 
 // Pitfall B30: prompt of 3, answer of 2: label position 2 counts; a one-token prompt masks nothing.
 #[test]
 fn b30_first_answer_token_is_trained() {
-    let bins = Bins {
-        items: vec![0, 1],
-        starts: vec![0, 1, 2],
-    };
-    let (ids, masks) = (
-        [vec![5, 6, 7, 8, 9], vec![5, 8, 9]],
-        [vec![0, 0, 0, 1, 1], vec![0, 1, 1]],
-    );
-    let packs = pack_examples(&bins, usize::MAX, |i| {
-        (&ids[i as usize], &masks[i as usize])
-    });
+    let bins = Bins { items: vec![0, 1], starts: vec![0, 1, 2] };
+    let (ids, masks) = ([vec![5, 6, 7, 8, 9], vec![5, 8, 9]], [vec![0, 0, 0, 1, 1], vec![0, 1, 1]]);
+    let packs = pack_examples(&bins, usize::MAX, |i| (&ids[i as usize], &masks[i as usize]));
     let collator = Collator::new(settings(8, 1)).unwrap();
-    assert_eq!(
-        one(&collator, &packs[0], 8).loss_mask[..4],
-        [0.0, 0.0, 1.0, 1.0]
-    );
+    assert_eq!(one(&collator, &packs[0], 8).loss_mask[..4], [0.0, 0.0, 1.0, 1.0]);
     assert_eq!(one(&collator, &packs[1], 8).loss_mask[..2], [1.0, 1.0]);
 }
 
@@ -299,36 +260,16 @@ fn b34_offsets_have_a_fixed_number_of_entries() {
         pack_size: 16,
         min_packed_seqlen: 4,
     };
-    let collator = Collator::new(CollateSettings {
-        pad_cu_seqlens: Some(metadata),
-        ..settings(16, 1)
-    })
-    .unwrap();
+    let collator = Collator::new(CollateSettings { pad_cu_seqlens: Some(metadata), ..settings(16, 1) }).unwrap();
     let offsets = |runtime: &[usize]| one(&collator, &pack_of(runtime), 16).documents;
     assert_eq!(offsets(&[5, 4, 3]).physical.0, [0, 5, 9, 12, 16]);
     assert_eq!(offsets(&[5]).physical.0, [0, 5, 16, 16, 16]);
-    assert_eq!(
-        offsets(&[5, 5, 5]).max_length,
-        12,
-        "the largest of any length and any tail"
-    );
+    assert_eq!(offsets(&[5, 5, 5]).max_length, 12, "the largest of any length and any tail");
     let mut batch = Batch::default();
-    let e = error(
-        collator.fill(&[(&pack_of(&[1, 1, 1, 1]), false)], 16, &mut batch),
-        "a fourth example",
-    );
+    let e = error(collator.fill(&[(&pack_of(&[1, 1, 1, 1]), false)], 16, &mut batch), "a fourth example");
     assert!(e.to_string().contains("max_samples_per_bin"), "{e}");
-    assert!(
-        collator
-            .fill(&[(&pack_of(&[17]), false)], 16, &mut batch)
-            .is_err(),
-        "longer than the row"
-    );
-    let dynamic = CollateSettings {
-        pad_to_max_length: false,
-        pad_cu_seqlens: Some(metadata),
-        ..settings(16, 1)
-    };
+    assert!(collator.fill(&[(&pack_of(&[17]), false)], 16, &mut batch).is_err(), "longer than the row");
+    let dynamic = CollateSettings { pad_to_max_length: false, pad_cu_seqlens: Some(metadata), ..settings(16, 1) };
     assert!(Collator::new(dynamic).is_err());
 }
 
@@ -336,23 +277,10 @@ fn b34_offsets_have_a_fixed_number_of_entries() {
 #[test]
 fn b36_zigzag_goes_by_document() {
     let offsets = PhysicalOffsets(vec![0, 4, 8]);
-    assert_eq!(
-        ZigzagMap::new(&offsets, 2, 0).unwrap().global(),
-        [0, 3, 4, 7]
-    );
-    assert_eq!(
-        ZigzagMap::new(&offsets, 2, 1).unwrap().global(),
-        [1, 2, 5, 6]
-    );
-    let e = error(
-        ZigzagMap::new(&PhysicalOffsets(vec![0, 4, 10]), 2, 0),
-        "a length of 6",
-    )
-    .to_string();
-    assert!(
-        e.contains("pad_seq_to_mult") && e.contains("document 1"),
-        "{e}"
-    );
+    assert_eq!(ZigzagMap::new(&offsets, 2, 0).unwrap().global(), [0, 3, 4, 7]);
+    assert_eq!(ZigzagMap::new(&offsets, 2, 1).unwrap().global(), [1, 2, 5, 6]);
+    let e = error(ZigzagMap::new(&PhysicalOffsets(vec![0, 4, 10]), 2, 0), "a length of 6").to_string();
+    assert!(e.contains("pad_seq_to_mult") && e.contains("document 1"), "{e}");
     assert!(ZigzagMap::new(&offsets, 2, 2).is_err());
     let whole = PhysicalOffsets(vec![0, 8192]);
     let map = ZigzagMap::new(&whole, 2, 0).unwrap();
@@ -362,32 +290,20 @@ fn b36_zigzag_goes_by_document() {
 // Pitfall B32 for packs: a filler step shows a real pack and trains nothing; all ranks of a step agree on the row length.
 #[test]
 fn b32_b25_packed_batches_carry_offsets_and_fillers() {
-    let packs: Vec<Pack> = [&[5usize, 9][..], &[30], &[2, 2, 2], &[17], &[1]]
-        .iter()
-        .map(|r| pack_of(r))
-        .collect();
+    let packs: Vec<Pack> = [&[5usize, 9][..], &[30], &[2, 2, 2], &[17], &[1]].iter().map(|r| pack_of(r)).collect();
     let store = MemoryPacks::offline(OfflinePacks(packs.clone()), "memory");
     let sampler = FineTuningSampler::new("valid", 5, 4, 2, 7, false).unwrap();
-    let collator = Collator::new(CollateSettings {
-        pad_to_max_length: false,
-        ..settings(64, 1)
-    })
-    .unwrap();
+    let collator = Collator::new(CollateSettings { pad_to_max_length: false, ..settings(64, 1) }).unwrap();
     let source = PackedBatches::new(store, sampler, collator).unwrap();
     let mut fillers = 0;
     for step in 0..2 {
         for rank in 0..2 {
-            let rows: Vec<Batch> = (0..2)
-                .map(|m| source.batch(step * 4, m, rank).unwrap())
-                .collect();
+            let rows: Vec<Batch> = (0..2).map(|m| source.batch(step * 4, m, rank).unwrap()).collect();
             assert_eq!(rows[0].seq_length, rows[1].seq_length);
             assert!(rows[0].seq_length.is_multiple_of(16) && rows[0].seq_length <= 64);
             for batch in &rows {
                 assert_eq!(batch.documents.physical.0[0], 0);
-                assert_eq!(
-                    *batch.documents.physical.0.last().unwrap() as usize,
-                    batch.seq_length
-                );
+                assert_eq!(*batch.documents.physical.0.last().unwrap() as usize, batch.seq_length);
                 if batch.accounting.filler_rows == 1 {
                     fillers += 1;
                     assert_eq!(batch.accounting.trained_tokens, 0);
@@ -419,16 +335,9 @@ fn bad_packs_name_their_row_and_rule() {
         let mut pack = good.clone();
         damage(&mut pack);
         let e = error(pack.check(std::path::Path::new("x.parquet"), 3), rule).to_string();
-        assert!(
-            e.contains(rule) && e.contains("x.parquet") && e.contains("entry 3"),
-            "{e}"
-        );
+        assert!(e.contains(rule) && e.contains("x.parquet") && e.contains("entry 3"), "{e}");
     }
-    let e = error(
-        plan_offline(&[5, 1, 3], 8, Algorithm::FirstFitShuffle, 1),
-        "a row of one token",
-    )
-    .to_string();
+    let e = error(plan_offline(&[5, 1, 3], 8, Algorithm::FirstFitShuffle, 1), "a row of one token").to_string();
     assert!(e.contains("row 1"), "{e}");
     assert!(plan_offline(&[5], 8, Algorithm::Concatenative, 1).is_err());
     assert!(plan_offline(&[90], 8, Algorithm::FirstFitShuffle, 1).is_err());

@@ -52,7 +52,7 @@ impl Adapter {
             config["target_parameters"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let path = folder.join(TENSORS);
         let mut modules = read_modules(&path)?;
-        let mut shared: BTreeMap<Vec<u32>, Arc<Pair>> = BTreeMap::new();
+        let mut shared: BTreeMap<(usize, usize, Vec<u32>), Arc<Pair>> = BTreeMap::new();
         while let Some((module, (a, b))) = modules.pop_first() {
             let (Some(a), Some(b)) = (a, b) else {
                 return Err(file_error(&path, format!("`{module}` has only one of lora_A and lora_B")));
@@ -60,7 +60,7 @@ impl Adapter {
             for (weight, pair) in pairs_of(&module, a, b, adapter.rank, &fused).map_err(|p| file_error(&path, p))? {
                 // Experts that share an adapter have equal tensors: one copy in memory.
                 let bits: Vec<u32> = pair.a.iter().chain(&pair.b).map(|x| x.to_bits()).collect();
-                let pair = shared.entry(bits).or_insert_with(|| Arc::new(pair)).clone();
+                let pair = shared.entry((pair.rows, pair.columns, bits)).or_insert_with(|| Arc::new(pair)).clone();
                 if adapter.pairs.insert(weight.clone(), pair).is_some() {
                     return Err(file_error(&path, format!("changes `{weight}` twice")));
                 }
@@ -101,8 +101,7 @@ impl Adapter {
             "peft_version": PEFT_VERSION,
         });
         let path = folder.join(TENSORS);
-        let entries: Vec<_> =
-            tensors.iter().map(|(key, m)| (key.clone(), dtype, vec![m.rows, m.columns])).collect();
+        let entries: Vec<_> = tensors.iter().map(|(key, m)| (key.clone(), dtype, vec![m.rows, m.columns])).collect();
         let fail = |e: crate::checkpoint::CheckpointError| file_error(&path, e);
         let mut writer = ShardWriter::create(&path, &entries, &[("format", "pt")]).map_err(fail)?;
         let mut bytes = Vec::new();
@@ -160,8 +159,7 @@ impl Adapter {
             };
             groups.entry((stem, matrix)).or_default().insert(expert, pair);
         }
-        let parameters: BTreeSet<String> =
-            groups.keys().map(|(_, matrix)| format!("mixer.experts.{matrix}")).collect();
+        let parameters: BTreeSet<String> = groups.keys().map(|(_, matrix)| format!("mixer.experts.{matrix}")).collect();
         for ((stem, matrix), experts) in &groups {
             let count = experts.len();
             let problem = |problem: String| AdapterError::Target { weight: format!("{stem}.experts"), problem };
@@ -260,13 +258,7 @@ fn read_matrix(file: &File, entry: &header::HeaderEntry) -> Result<Matrix, Strin
 }
 
 /// The pairs of one module of a file, by weight.
-fn pairs_of(
-    module: &str,
-    a: Matrix,
-    b: Matrix,
-    rank: usize,
-    fused: &[&str],
-) -> Result<Vec<(String, Pair)>, String> {
+fn pairs_of(module: &str, a: Matrix, b: Matrix, rank: usize, fused: &[&str]) -> Result<Vec<(String, Pair)>, String> {
     let ours = match module.strip_prefix("model.") {
         Some(rest) => format!("backbone.{rest}"),
         None => module.to_string(),

@@ -52,10 +52,9 @@ impl Adapter {
         for (weight, pair) in &self.pairs {
             let problem = match shapes.get(weight.as_str()) {
                 None => "the model has no such weight".to_string(),
-                Some(shape) if **shape != [pair.rows, pair.columns] => format!(
-                    "its shape is {shape:?}, the adapter is made for [{}, {}]",
-                    pair.rows, pair.columns
-                ),
+                Some(shape) if **shape != [pair.rows, pair.columns] => {
+                    format!("its shape is {shape:?}, the adapter is made for [{}, {}]", pair.rows, pair.columns)
+                }
                 Some(_) => {
                     deltas.insert(weight.clone(), Delta { pair: pair.clone(), scale: self.scale() });
                     continue;

@@ -4,9 +4,7 @@ use crate::cli::{BenchStepArgs, Exit, Failure};
 use crate::train::engine::{Engine, available_threads};
 use lightning_core::config::{PRESETS, preset};
 use lightning_core::cpu::{Form, Mat, MatMut, Workers, matmul};
-use lightning_core::model::{
-    AdamConfig, MicroBatch, ModelSpec, Objective, Precision, Routing, Trace, Training,
-};
+use lightning_core::model::{AdamConfig, MicroBatch, ModelSpec, Objective, Precision, Routing, Trace, Training};
 use lightning_core::ops::LossScale;
 use lightning_core::optim::{Decay, Schedule};
 use lightning_core::program::{Op, Program};
@@ -26,38 +24,19 @@ type Profile = BTreeMap<&'static str, f64>;
 pub fn step(args: BenchStepArgs) -> Result<(), Failure> {
     let config = preset(&args.config).ok_or_else(|| {
         let known: Vec<&str> = PRESETS.iter().map(|(n, _)| *n).collect();
-        Failure::new(
-            Exit::Usage,
-            format!(
-                "--config {}: no such model; known are {}",
-                args.config,
-                known.join(", ")
-            ),
-        )
+        Failure::new(Exit::Usage, format!("--config {}: no such model; known are {}", args.config, known.join(", ")))
     })?;
-    let act = DType::parse_float(&args.dtype).ok_or_else(|| {
-        Failure::new(
-            Exit::Usage,
-            format!("--dtype {}: use f32, bf16 or f64", args.dtype),
-        )
-    })?;
+    let act = DType::parse_float(&args.dtype)
+        .ok_or_else(|| Failure::new(Exit::Usage, format!("--dtype {}: use f32, bf16 or f64", args.dtype)))?;
     if args.steps == 0 || args.batch == 0 || args.seq < 2 {
-        return Err(Failure::new(
-            Exit::Usage,
-            "--steps and --batch must be at least 1 and --seq at least 2",
-        ));
+        return Err(Failure::new(Exit::Usage, "--steps and --batch must be at least 1 and --seq at least 2"));
     }
     let threads = args.threads.unwrap_or_else(available_threads);
     let vocab = config.vocab;
     let spec = ModelSpec {
         config,
         precision: Precision::of(act),
-        batch: MicroBatch {
-            rows: args.batch,
-            row_len: args.seq,
-            max_offsets: args.batch + 1,
-            padding: false,
-        },
+        batch: MicroBatch { rows: args.batch, row_len: args.seq, max_offsets: args.batch + 1, padding: false },
         objective: Objective {
             scale: LossScale::MeanOfMeans(1),
             mtp_factor: 0.3,
@@ -66,6 +45,7 @@ pub fn step(args: BenchStepArgs) -> Result<(), Failure> {
         },
         routing: Routing::Natural,
         training: Training::Full,
+        recompute: lightning_core::program::Recompute::NONE,
     };
     let schedule = Schedule {
         decay: Decay::Constant,
@@ -78,12 +58,7 @@ pub fn step(args: BenchStepArgs) -> Result<(), Failure> {
         start_weight_decay: 0.01,
         end_weight_decay: 0.01,
     };
-    let adam = AdamConfig {
-        betas: (0.9, 0.95),
-        eps: 1e-8,
-        clip: 1.0,
-        schedule,
-    };
+    let adam = AdamConfig { betas: (0.9, 0.95), eps: 1e-8, clip: 1.0, schedule };
     let mut engine = Engine::new(spec, Some(&adam), threads, Trace::Off)?;
     engine.model.clone().initialize(&mut engine.device, 0)?;
     let tokens = args.batch * args.seq;
@@ -132,11 +107,7 @@ pub fn step(args: BenchStepArgs) -> Result<(), Failure> {
         println!("{result}");
         return Ok(());
     }
-    println!(
-        "step {:.1} ms  {rate:.0} tokens/s  {:.1} GFLOP/s",
-        median * 1e3,
-        total_flops as f64 / median / 1e9
-    );
+    println!("step {:.1} ms  {rate:.0} tokens/s  {:.1} GFLOP/s", median * 1e3, total_flops as f64 / median / 1e9);
     println!(
         "its matrix products back to back: {:.1} ms  {:.1} GFLOP/s  ({:.0} % of the step)",
         product_seconds * 1e3,
@@ -147,11 +118,7 @@ pub fn step(args: BenchStepArgs) -> Result<(), Failure> {
     let mut rows: Vec<_> = profile.into_iter().collect();
     rows.sort_by(|a, b| b.1.total_cmp(&a.1));
     for (name, seconds) in rows {
-        println!(
-            "  {name:<22} {:>8.2} ms  {:>5.1} %",
-            seconds * 1e3,
-            100.0 * seconds / median
-        );
+        println!("  {name:<22} {:>8.2} ms  {:>5.1} %", seconds * 1e3, 100.0 * seconds / median);
     }
     Ok(())
 }
@@ -223,12 +190,9 @@ fn products(programs: &[Program]) -> Vec<Product> {
             Op::ExpertsBwd(op) => {
                 let (experts, f, d) = (op.fwd.offsets.cols - 1, op.fwd.p.cols, op.dout.cols);
                 let rows = op.fwd.p.rows / experts;
-                for (form, m, n, k) in [
-                    (Form::NN, rows, f, d),
-                    (Form::NN, rows, d, f),
-                    (Form::TN, f, d, rows),
-                    (Form::TN, d, f, rows),
-                ] {
+                for (form, m, n, k) in
+                    [(Form::NN, rows, f, d), (Form::NN, rows, d, f), (Form::TN, f, d, rows), (Form::TN, d, f, rows)]
+                {
                     add(form, m, n, k, experts);
                 }
             }
@@ -244,16 +208,7 @@ fn products(programs: &[Program]) -> Vec<Product> {
         }
     }
     let form = |f: u8| [Form::NT, Form::NN, Form::TN][f as usize];
-    counts
-        .into_iter()
-        .map(|((f, m, n, k), count)| Product {
-            form: form(f),
-            m,
-            n,
-            k,
-            count,
-        })
-        .collect()
+    counts.into_iter().map(|((f, m, n, k), count)| Product { form: form(f), m, n, k, count }).collect()
 }
 
 /// Seconds of all products in f32, one after the other.
@@ -267,22 +222,11 @@ fn products_back_to_back(products: &[Product], threads: usize) -> f64 {
         let start = Instant::now();
         Workers::with_threads(threads, |workers| {
             for p in products {
-                let (ar, ac) = if p.form == Form::TN {
-                    (p.k, p.m)
-                } else {
-                    (p.m, p.k)
-                };
-                let (br, bc) = if p.form == Form::NT {
-                    (p.n, p.k)
-                } else {
-                    (p.k, p.n)
-                };
+                let (ar, ac) = if p.form == Form::TN { (p.k, p.m) } else { (p.m, p.k) };
+                let (br, bc) = if p.form == Form::NT { (p.n, p.k) } else { (p.k, p.n) };
                 for _ in 0..p.count {
                     let out = MatMut::new(&mut c[..p.m * p.n], p.m, p.n);
-                    let (a, b) = (
-                        Mat::new(&a[..ar * ac], ar, ac),
-                        Mat::new(&b[..br * bc], br, bc),
-                    );
+                    let (a, b) = (Mat::new(&a[..ar * ac], ar, ac), Mat::new(&b[..br * bc], br, bc));
                     matmul::<f32, f32>(workers, p.form, a, b, false, out);
                 }
             }

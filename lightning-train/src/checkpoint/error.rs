@@ -51,30 +51,19 @@ pub enum CheckpointError {
 impl CheckpointError {
     /// A system error on a file.
     pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
-        Self::Io {
-            action,
-            path: path.to_path_buf(),
-            source,
-        }
+        Self::Io { action, path: path.to_path_buf(), source }
     }
 
     /// A file that contradicts its index.
     pub fn damaged(path: &Path, problem: impl Into<String>) -> Self {
-        Self::Damaged {
-            path: path.to_path_buf(),
-            problem: problem.into(),
-        }
+        Self::Damaged { path: path.to_path_buf(), problem: problem.into() }
     }
 }
 
 impl fmt::Display for CheckpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io {
-                action,
-                path,
-                source,
-            } => {
+            Self::Io { action, path, source } => {
                 write!(f, "cannot {action} {}: {source}", path.display())?;
                 match source.kind() {
                     std::io::ErrorKind::StorageFull => {
@@ -93,11 +82,7 @@ impl fmt::Display for CheckpointError {
                 super::TRACKER
             ),
             Self::Damaged { path, problem } => {
-                write!(
-                    f,
-                    "{}: {problem}; load an older checkpoint with checkpoint.ckpt_step",
-                    path.display()
-                )
+                write!(f, "{}: {problem}; load an older checkpoint with checkpoint.ckpt_step", path.display())
             }
             Self::OtherModel { path, differences } => {
                 write!(f, "{} holds another model:", path.display())?;
@@ -109,11 +94,7 @@ impl fmt::Display for CheckpointError {
                 }
                 f.write_str("\nstart with the configuration in its run_config.toml (--config), or in a new folder")
             }
-            Self::NotFinite {
-                path,
-                tensor,
-                count,
-            } => write!(
+            Self::NotFinite { path, tensor, count } => write!(
                 f,
                 "{}: `{tensor}` has {count} elements that are NaN or infinite; load an older checkpoint",
                 path.display()

@@ -25,36 +25,22 @@ pub struct LoadOptions {
 /// # Errors
 /// `NotACheckpoint` when there is none.
 pub fn resolve(path: &Path, step: Option<u64>) -> Result<PathBuf, CheckpointError> {
-    let missing = |missing: String| CheckpointError::NotACheckpoint {
-        path: path.to_path_buf(),
-        missing,
-    };
+    let missing = |missing: String| CheckpointError::NotACheckpoint { path: path.to_path_buf(), missing };
     if iteration_of(path).is_some() {
         recover(path)?;
-        return if path.is_dir() {
-            Ok(path.to_path_buf())
-        } else {
-            Err(missing("there is no such folder".into()))
-        };
+        return if path.is_dir() { Ok(path.to_path_buf()) } else { Err(missing("there is no such folder".into())) };
     }
     let iteration = match step {
         Some(step) => step,
         None => {
             let tracker = path.join(TRACKER);
-            let text =
-                fs::read_to_string(&tracker).map_err(|e| missing(format!("{TRACKER}: {e}")))?;
-            text.trim()
-                .parse()
-                .map_err(|_| missing(format!("{TRACKER} holds {:?}, not a step", text.trim())))?
+            let text = fs::read_to_string(&tracker).map_err(|e| missing(format!("{TRACKER}: {e}")))?;
+            text.trim().parse().map_err(|_| missing(format!("{TRACKER} holds {:?}, not a step", text.trim())))?
         }
     };
     let folder = iteration_folder(path, iteration);
     recover(&folder)?;
-    if folder.is_dir() {
-        Ok(folder)
-    } else {
-        Err(missing(format!("there is no {}", folder.display())))
-    }
+    if folder.is_dir() { Ok(folder) } else { Err(missing(format!("there is no {}", folder.display()))) }
 }
 
 pub(super) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, CheckpointError> {
@@ -69,11 +55,7 @@ pub(super) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T
 /// # Errors
 /// Missing or damaged files, another model, weights that are not finite. The engine may hold some of the new weights
 /// after an error.
-pub fn load(
-    engine: &mut Engine,
-    folder: &Path,
-    options: LoadOptions,
-) -> Result<TrainState, CheckpointError> {
+pub fn load(engine: &mut Engine, folder: &Path, options: LoadOptions) -> Result<TrainState, CheckpointError> {
     load_from(engine, folder, options, false)
 }
 
@@ -81,11 +63,7 @@ pub fn load(
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_strict(
-    engine: &mut Engine,
-    folder: &Path,
-    options: LoadOptions,
-) -> Result<TrainState, CheckpointError> {
+pub fn load_strict(engine: &mut Engine, folder: &Path, options: LoadOptions) -> Result<TrainState, CheckpointError> {
     load_from(engine, folder, options, true)
 }
 
@@ -106,41 +84,26 @@ fn load_from(
     }
     let wants_optimizer = options.optimizer && !fresh;
     compare(engine, folder, &checkpoint.index, LoadOptions { optimizer: wants_optimizer })?;
-    let parts: Vec<_> = engine
-        .model
-        .parts()
-        .map(|(part, _, t)| (part.name.clone(), t))
-        .collect();
+    let parts: Vec<_> = engine.model.parts().map(|(part, _, t)| (part.name.clone(), t)).collect();
     let model = engine.model.clone();
     let buffers = model.persistent.buffers();
     for (name, tensors) in parts {
         let values = |section: &str| read_tensor(&checkpoint, &format!("{section}/{name}"));
         let weight = values("model")?.expect("compared above");
-        model
-            .write_weight(&mut engine.device, tensors, &weight)
-            .expect("sizes were compared");
+        model.write_weight(&mut engine.device, tensors, &weight).expect("sizes were compared");
         let Some(training) = tensors.training.filter(|_| wants_optimizer) else {
             continue;
         };
         if let Some(master) = values("optim.master")? {
             // A run in a wider type takes the master as its weight.
             let target = training.master.unwrap_or(tensors.weight);
-            engine
-                .device
-                .write_f64(buffers, target, &master)
-                .expect("sizes were compared");
+            engine.device.write_f64(buffers, target, &master).expect("sizes were compared");
         }
         if let (Some((m, v)), Some(m_values), Some(v_values)) =
             (training.moments, values("optim.m")?, values("optim.v")?)
         {
-            engine
-                .device
-                .write_f64(buffers, m, &m_values)
-                .expect("sizes were compared");
-            engine
-                .device
-                .write_f64(buffers, v, &v_values)
-                .expect("sizes were compared");
+            engine.device.write_f64(buffers, m, &m_values).expect("sizes were compared");
+            engine.device.write_f64(buffers, v, &v_values).expect("sizes were compared");
         }
     }
     if options.optimizer {
@@ -150,21 +113,14 @@ fn load_from(
             (StateSlot::Skipped, state.skipped_steps),
             (StateSlot::SkippedInARow, state.skipped_in_a_row),
         ] {
-            engine
-                .set_state(slot, value as f64)
-                .expect("the state block can be written");
+            engine.set_state(slot, value as f64).expect("the state block can be written");
         }
     }
     Ok(state)
 }
 
 /// Lists every tensor that the model and the checkpoint do not share.
-fn compare(
-    engine: &Engine,
-    folder: &Path,
-    index: &Index,
-    options: LoadOptions,
-) -> Result<(), CheckpointError> {
+fn compare(engine: &Engine, folder: &Path, index: &Index, options: LoadOptions) -> Result<(), CheckpointError> {
     let mut differences = Vec::new();
     let mut known = 0;
     for (part, _, tensors) in engine.model.parts() {
@@ -186,24 +142,14 @@ fn compare(
     let in_file = index.tensors.keys().filter(|k| k.starts_with("model/"));
     let extra = in_file.clone().count().saturating_sub(known);
     if extra > 0 && differences.is_empty() {
-        let names: std::collections::BTreeSet<String> = engine
-            .model
-            .parts()
-            .map(|(part, _, _)| format!("model/{}", part.name))
-            .collect();
-        differences.extend(
-            in_file
-                .filter(|k| !names.contains(*k))
-                .map(|k| format!("{k} is not in the model")),
-        );
+        let names: std::collections::BTreeSet<String> =
+            engine.model.parts().map(|(part, _, _)| format!("model/{}", part.name)).collect();
+        differences.extend(in_file.filter(|k| !names.contains(*k)).map(|k| format!("{k} is not in the model")));
     }
     if differences.is_empty() {
         return Ok(());
     }
-    Err(CheckpointError::OtherModel {
-        path: folder.to_path_buf(),
-        differences,
-    })
+    Err(CheckpointError::OtherModel { path: folder.to_path_buf(), differences })
 }
 
 /// A whole tensor, as f64 (exact for every type that we store).
@@ -214,8 +160,8 @@ fn read_tensor(checkpoint: &Checkpoint, name: &str) -> Result<Option<Vec<f64>>, 
     let mut bytes = vec![0; whole.len() * dtype.bitsize() / 8];
     checkpoint.read(name, &[whole], &mut bytes)?;
     let path = entry.pieces.first().map_or(checkpoint.folder.join("index.json"), |p| checkpoint.folder.join(&p.file));
-    let values = decode(dtype, &bytes)
-        .ok_or_else(|| CheckpointError::damaged(&path, format!("`{name}` has type {dtype}")))?;
+    let values =
+        decode(dtype, &bytes).ok_or_else(|| CheckpointError::damaged(&path, format!("`{name}` has type {dtype}")))?;
     let count = values.iter().filter(|v| !v.is_finite()).count();
     if count > 0 {
         return Err(CheckpointError::NotFinite { path, tensor: name.to_string(), count });
@@ -226,24 +172,11 @@ fn read_tensor(checkpoint: &Checkpoint, name: &str) -> Result<Option<Vec<f64>>, 
 /// Little-endian floating-point bytes as f64; `None` for other types.
 pub(crate) fn decode(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f64>> {
     Some(match dtype {
-        Dtype::F64 => bytes
-            .as_chunks::<8>()
-            .0
-            .iter()
-            .map(|b| f64::from_le_bytes(*b))
-            .collect(),
-        Dtype::F32 => bytes
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .map(|b| f64::from(f32::from_le_bytes(*b)))
-            .collect(),
-        Dtype::BF16 => bytes
-            .as_chunks::<2>()
-            .0
-            .iter()
-            .map(|b| f64::from(half::bf16::from_le_bytes(*b).widen()))
-            .collect(),
+        Dtype::F64 => bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect(),
+        Dtype::F32 => bytes.as_chunks::<4>().0.iter().map(|b| f64::from(f32::from_le_bytes(*b))).collect(),
+        Dtype::BF16 => {
+            bytes.as_chunks::<2>().0.iter().map(|b| f64::from(half::bf16::from_le_bytes(*b).widen())).collect()
+        }
         _ => return None,
     })
 }

@@ -47,10 +47,5 @@ pub fn iteration_folder(save: &Path, iteration: u64) -> PathBuf {
 
 /// The step in a folder's name (`iter_0000100` is 100).
 pub fn iteration_of(folder: &Path) -> Option<u64> {
-    folder
-        .file_name()?
-        .to_str()?
-        .strip_prefix("iter_")?
-        .parse()
-        .ok()
+    folder.file_name()?.to_str()?.strip_prefix("iter_")?.parse().ok()
 }

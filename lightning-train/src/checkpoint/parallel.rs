@@ -49,8 +49,7 @@ pub struct RankLayout {
 
 impl RankLayout {
     /// One rank that holds everything.
-    pub const SINGLE: Self =
-        Self { tp: 1, cp: 1, dp: 1, pp: 1, ep: 1, etp: 1, sharding: Sharding::Replicated };
+    pub const SINGLE: Self = Self { tp: 1, cp: 1, dp: 1, pp: 1, ep: 1, etp: 1, sharding: Sharding::Replicated };
 
     /// Number of ranks.
     pub const fn world(&self) -> usize {

@@ -77,8 +77,8 @@ impl Checkpoint {
             }
             let path = self.folder.join(&piece.file);
             File::open(&path).map_err(|e| CheckpointError::io("open", &path, e))?;
-            let (file, header) = header::open(&path)
-                .map_err(|e| CheckpointError::damaged(&path, e.problem.to_string()))?;
+            let (file, header) =
+                header::open(&path).map_err(|e| CheckpointError::damaged(&path, e.problem.to_string()))?;
             let entries = header.entries.into_iter().map(|e| (e.name.clone(), e)).collect();
             self.shards.insert(piece.file.clone(), Shard { path, file, entries });
         }

@@ -246,16 +246,10 @@ fn remove_stale_drafts(folder: &Path) {
 ///
 /// # Errors
 /// What the system refuses.
-pub fn prune(
-    folder: &Path,
-    keep: u64,
-    every: Option<u64>,
-) -> Result<Vec<PathBuf>, CheckpointError> {
+pub fn prune(folder: &Path, keep: u64, every: Option<u64>) -> Result<Vec<PathBuf>, CheckpointError> {
     let entries = fs::read_dir(folder).map_err(|e| CheckpointError::io("list", folder, e))?;
-    let mut found: Vec<(u64, PathBuf)> = entries
-        .flatten()
-        .filter_map(|e| iteration_of(&e.path()).map(|i| (i, e.path())))
-        .collect();
+    let mut found: Vec<(u64, PathBuf)> =
+        entries.flatten().filter_map(|e| iteration_of(&e.path()).map(|i| (i, e.path()))).collect();
     found.sort();
     let old = found.len().saturating_sub(keep.max(1) as usize);
     let mut removed = Vec::new();

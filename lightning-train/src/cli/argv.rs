@@ -36,11 +36,7 @@ pub struct Flag {
 impl Flag {
     /// A flag without other names.
     pub const fn new(long: &'static str, takes: Takes) -> Self {
-        Self {
-            long,
-            other: &[],
-            takes,
-        }
+        Self { long, other: &[], takes }
     }
 
     /// A flag with other names.
@@ -49,10 +45,7 @@ impl Flag {
     }
 
     fn takes_value(&self) -> bool {
-        matches!(
-            self.takes,
-            Takes::Value | Takes::Settings(_) | Takes::LauncherValue
-        )
+        matches!(self.takes, Takes::Value | Takes::Settings(_) | Takes::LauncherValue)
     }
 
     fn is_launcher(&self) -> bool {
@@ -105,10 +98,7 @@ pub fn normalise(words: &[String], flags: &[Flag]) -> Result<Normalised, ConfigE
                 // Switched off is not given.
                 Some("false") => given.retain(|(f, _)| f.long != flag.long),
                 Some(other) => {
-                    let message = format!(
-                        "--{} takes no value but true or false, found `{other}`",
-                        flag.long
-                    );
+                    let message = format!("--{} takes no value but true or false, found `{other}`", flag.long);
                     return Err(ConfigError::usage(message));
                 }
             }
@@ -129,10 +119,7 @@ pub fn normalise(words: &[String], flags: &[Flag]) -> Result<Normalised, ConfigE
             out.launcher.push((flag.long.to_string(), value.clone()));
             continue;
         }
-        if given[i + 1..]
-            .iter()
-            .any(|(later, _)| later.long == flag.long)
-        {
+        if given[i + 1..].iter().any(|(later, _)| later.long == flag.long) {
             continue;
         }
         out.args.push(format!("--{}", flag.long));
@@ -142,6 +129,28 @@ pub fn normalise(words: &[String], flags: &[Flag]) -> Result<Normalised, ConfigE
         out.args = vec!["--help".into()];
     }
     Ok(out)
+}
+
+/// Separates paths from flags and their values, for verbs that take paths.
+///
+/// # Errors
+/// Unknown flags.
+pub fn split_paths(words: &[String], flags: &[Flag]) -> Result<(Vec<String>, Vec<String>), ConfigError> {
+    let (mut line, mut paths) = (Vec::new(), Vec::new());
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if word == "--" {
+            paths.extend(words.by_ref().cloned());
+        } else if !word.starts_with('-') || word.len() == 1 {
+            paths.push(word.clone());
+        } else {
+            let takes_value =
+                !matches!(word.as_str(), "--help" | "-h") && !word.contains('=') && find(word, flags)?.takes_value();
+            line.push(word.clone());
+            line.extend(takes_value.then(|| words.next().cloned()).flatten());
+        }
+    }
+    Ok((line, paths))
 }
 
 fn positional(word: &str, flags: &[Flag], out: &mut Normalised) -> Result<(), ConfigError> {
@@ -162,18 +171,15 @@ fn positional(word: &str, flags: &[Flag], out: &mut Normalised) -> Result<(), Co
 fn find<'f>(name: &str, flags: &'f [Flag]) -> Result<&'f Flag, ConfigError> {
     let plain = name.trim_start_matches('-').replace('_', "-");
     let long = name.starts_with("--");
-    flags
-        .iter()
-        .find(|f| (long && f.long == plain) || f.other.contains(&plain.as_str()))
-        .ok_or_else(|| {
-            let known: Vec<String> = flags.iter().map(|f| format!("--{}", f.long)).collect();
-            ConfigError::Unknown {
-                what: "flag",
-                name: name.into(),
-                nearest: nearest(&format!("--{plain}"), known.iter().map(String::as_str), 3),
-                hint: "`--help` lists all".into(),
-            }
-        })
+    flags.iter().find(|f| (long && f.long == plain) || f.other.contains(&plain.as_str())).ok_or_else(|| {
+        let known: Vec<String> = flags.iter().map(|f| format!("--{}", f.long)).collect();
+        ConfigError::Unknown {
+            what: "flag",
+            name: name.into(),
+            nearest: nearest(&format!("--{plain}"), known.iter().map(String::as_str), 3),
+            hint: "`--help` lists all".into(),
+        }
+    })
 }
 
 #[cfg(test)]
@@ -181,16 +187,8 @@ mod tests {
     use super::*;
 
     const FLAGS: &[Flag] = &[
-        Flag::with(
-            "max-steps",
-            &["ms"],
-            Takes::Settings(&["train.train_iters"]),
-        ),
-        Flag::with(
-            "tensor-model-parallel-size",
-            &["tp"],
-            Takes::Settings(&["model.tensor_model_parallel_size"]),
-        ),
+        Flag::with("max-steps", &["ms"], Takes::Settings(&["train.train_iters"])),
+        Flag::with("tensor-model-parallel-size", &["tp"], Takes::Settings(&["model.tensor_model_parallel_size"])),
         Flag::new("recipe", Takes::Value),
         Flag::new("dry-run", Takes::Switch),
         Flag::new("nodes", Takes::LauncherValue),
@@ -224,26 +222,27 @@ mod tests {
     }
 
     #[test]
+    fn paths_are_told_from_the_values_of_flags() {
+        let words: Vec<String> = "a --max-steps 5 b=c --dry-run d -- -e".split(' ').map(String::from).collect();
+        let (line, paths) = split_paths(&words, FLAGS).unwrap();
+        assert_eq!(line, ["--max-steps", "5", "--dry-run"]);
+        assert_eq!(paths, ["a", "b=c", "d", "-e"]);
+        assert!(split_paths(&["--nothing".to_string()], FLAGS).is_err());
+    }
+
+    #[test]
     fn switches_take_true_and_false() {
         assert_eq!(run("--dry_run").unwrap().args, ["--dry-run"]);
         assert_eq!(run("--dry-run=true").unwrap().args, ["--dry-run"]);
         assert!(run("--dry-run --dry-run=false").unwrap().args.is_empty());
-        assert!(
-            run("--dry-run=7")
-                .unwrap_err()
-                .to_string()
-                .contains("true or false")
-        );
+        assert!(run("--dry-run=7").unwrap_err().to_string().contains("true or false"));
     }
 
     #[test]
     fn overrides_may_stand_anywhere() {
         let n = run("a.b=1 --recipe r optimizer.lr=-1 -tp 2 -- --x=y c=--z").unwrap();
         assert_eq!(n.overrides, ["a.b=1", "optimizer.lr=-1", "--x=y", "c=--z"]);
-        assert_eq!(
-            n.args,
-            ["--recipe", "r", "--tensor-model-parallel-size", "2"]
-        );
+        assert_eq!(n.args, ["--recipe", "r", "--tensor-model-parallel-size", "2"]);
     }
 
     #[test]
@@ -257,42 +256,12 @@ mod tests {
 
     #[test]
     fn mistakes_name_the_flag() {
-        assert!(
-            run("--recipe")
-                .unwrap_err()
-                .to_string()
-                .contains("--recipe needs a value")
-        );
-        assert!(
-            run("--recipe --dry-run")
-                .unwrap_err()
-                .to_string()
-                .contains("--recipe needs a value")
-        );
-        assert!(
-            run("--max-stpes 3")
-                .unwrap_err()
-                .to_string()
-                .contains("--max-steps")
-        );
-        assert!(
-            run("-max-steps 3")
-                .unwrap_err()
-                .to_string()
-                .contains("--max-steps")
-        );
-        assert!(
-            run("-q")
-                .unwrap_err()
-                .to_string()
-                .contains("no flag is named `-q`")
-        );
-        assert!(
-            run("recipe demo")
-                .unwrap_err()
-                .to_string()
-                .contains("--recipe")
-        );
+        assert!(run("--recipe").unwrap_err().to_string().contains("--recipe needs a value"));
+        assert!(run("--recipe --dry-run").unwrap_err().to_string().contains("--recipe needs a value"));
+        assert!(run("--max-stpes 3").unwrap_err().to_string().contains("--max-steps"));
+        assert!(run("-max-steps 3").unwrap_err().to_string().contains("--max-steps"));
+        assert!(run("-q").unwrap_err().to_string().contains("no flag is named `-q`"));
+        assert!(run("recipe demo").unwrap_err().to_string().contains("--recipe"));
         assert!(run("-").is_err());
         assert!(run("").unwrap().args.is_empty());
     }

@@ -49,10 +49,7 @@ pub struct Failure {
 impl Failure {
     /// A failure with an exit code.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self {
-            exit,
-            message: message.into(),
-        }
+        Self { exit, message: message.into() }
     }
 }
 
@@ -66,10 +63,7 @@ impl std::error::Error for Failure {}
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        Self {
-            exit: Exit::Usage,
-            message: error.to_string(),
-        }
+        Self { exit: Exit::Usage, message: error.to_string() }
     }
 }
 
@@ -81,10 +75,7 @@ impl From<CoreError> for Failure {
             CoreError::Input { .. } => Exit::Invalid,
             _ => Exit::Unexpected,
         };
-        Self {
-            exit,
-            message: error.to_string(),
-        }
+        Self { exit, message: error.to_string() }
     }
 }
 
@@ -94,9 +85,6 @@ impl From<DataError> for Failure {
             ErrorClass::Usage => Exit::Usage,
             ErrorClass::Data | ErrorClass::Io => Exit::Invalid,
         };
-        Self {
-            exit,
-            message: error.to_string(),
-        }
+        Self { exit, message: error.to_string() }
     }
 }

@@ -60,15 +60,9 @@ pub fn settings() -> String {
     for (section, fields) in RunConfig::sections() {
         text.push_str(&format!("[{section}]\n"));
         for field in fields {
-            let default = defaults
-                .get(&format!("{section}.{}", field.name))
-                .map_or(String::new(), |v| v.to_string());
+            let default = defaults.get(&format!("{section}.{}", field.name)).map_or(String::new(), |v| v.to_string());
             text.push_str(&format!("  {section}.{} = {default}\n", field.name));
-            text.push_str(&format!(
-                "     {}\n     takes {}\n",
-                field.doc.trim(),
-                (field.expected)()
-            ));
+            text.push_str(&format!("     {}\n     takes {}\n", field.doc.trim(), (field.expected)()));
         }
     }
     text

@@ -6,6 +6,7 @@
 pub mod argv;
 pub mod exit;
 pub mod help;
+mod plan;
 pub mod train;
 pub mod verbs;
 
@@ -15,17 +16,17 @@ use argh::FromArgs;
 
 use crate::config::error::ConfigError;
 use crate::config::nearest::nearest;
-use crate::convert::{
-    EXPORT_FLAGS, ExportArgs, IMPORT_FLAGS, ImportArgs, ROUNDTRIP_FLAGS, RoundtripArgs,
-};
-use crate::verify::{
-    VERIFY_CHECKPOINT_FLAGS, VERIFY_SAME_FLAGS, VerifyCheckpointArgs, VerifySameArgs,
-};
-use argv::{Flag, Normalised, normalise};
+use crate::convert::{EXPORT_FLAGS, ExportArgs, IMPORT_FLAGS, ImportArgs, ROUNDTRIP_FLAGS, RoundtripArgs};
+use crate::plan::PlanRequest;
+use crate::verify::{VERIFY_CHECKPOINT_FLAGS, VERIFY_SAME_FLAGS, VerifyCheckpointArgs, VerifySameArgs};
+use argv::{Flag, Normalised, normalise, split_paths};
 pub use exit::{Exit, Failure};
 use help::VerbHelp;
 pub use train::TrainRequest;
-pub use verbs::{BenchStepArgs, VerifyParityArgs};
+pub use verbs::{BenchStepArgs, CompareArgs, DoctorArgs, PlotArgs, VerifyParityArgs, VerifyResumeArgs};
+
+/// What a verb does with its flags and the plain words of the command line.
+pub type WithWords<A> = fn(A, Vec<String>) -> Result<(), Failure>;
 
 /// What the verbs do. Results go to standard output, everything for people to standard error.
 #[derive(Default)]
@@ -34,6 +35,8 @@ pub struct Actions {
     pub train: Option<fn(TrainRequest) -> Result<(), Failure>>,
     /// `verify parity`.
     pub verify_parity: Option<fn(VerifyParityArgs) -> Result<(), Failure>>,
+    /// `plan`.
+    pub plan: Option<fn(PlanRequest) -> Result<(), Failure>>,
     /// `bench step`.
     pub bench_step: Option<fn(BenchStepArgs) -> Result<(), Failure>>,
     /// `import`.
@@ -44,9 +47,22 @@ pub struct Actions {
     pub roundtrip: Option<fn(RoundtripArgs) -> Result<(), Failure>>,
     /// `verify checkpoint`.
     pub verify_checkpoint: Option<fn(VerifyCheckpointArgs) -> Result<(), Failure>>,
+    /// `verify resume`, with the overrides of the command line.
+    pub verify_resume: Option<WithWords<VerifyResumeArgs>>,
+    /// `plot`, with the runs of the command line.
+    pub plot: Option<WithWords<PlotArgs>>,
+    /// `compare`, with the runs of the command line.
+    pub compare: Option<WithWords<CompareArgs>>,
+    /// `doctor`.
+    pub doctor: Option<fn(DoctorArgs) -> Result<(), Failure>>,
     /// `verify same`.
     pub verify_same: Option<fn(VerifySameArgs) -> Result<(), Failure>>,
+    /// `data ...`; gets the words behind `data`, and gives nothing for a verb that it does not know.
+    pub data: Option<DataVerbs>,
 }
+
+/// The data verbs.
+pub type DataVerbs = fn(&[String], &mut Process<'_>) -> Option<Result<(), Failure>>;
 
 /// The surroundings of the program.
 pub struct Process<'a> {
@@ -74,49 +90,17 @@ pub fn run(words: &[String], actions: &Actions, process: &mut Process<'_>) -> Ex
 
 fn verb_list(actions: &Actions) -> Vec<VerbHelp> {
     let mut verbs = vec![
-        VerbHelp {
-            words: "train",
-            about: "train a model; --mode pretrain, sft or lora",
-        },
-        VerbHelp {
-            words: "pretrain",
-            about: "short for train --mode pretrain",
-        },
-        VerbHelp {
-            words: "sft",
-            about: "short for train --mode sft",
-        },
-        VerbHelp {
-            words: "lora",
-            about: "short for train --mode lora",
-        },
+        VerbHelp { words: "train", about: "train a model; --mode pretrain, sft or lora" },
+        VerbHelp { words: "pretrain", about: "short for train --mode pretrain" },
+        VerbHelp { words: "sft", about: "short for train --mode sft" },
+        VerbHelp { words: "lora", about: "short for train --mode lora" },
     ];
     let conversions = [
-        (
-            actions.import.is_some(),
-            "import",
-            "read a Hugging Face checkpoint",
-        ),
-        (
-            actions.export.is_some(),
-            "export",
-            "write a Hugging Face checkpoint",
-        ),
-        (
-            actions.roundtrip.is_some(),
-            "roundtrip",
-            "import, export and compare every bit",
-        ),
-        (
-            actions.verify_checkpoint.is_some(),
-            "verify checkpoint",
-            "check that a checkpoint is complete and sound",
-        ),
-        (
-            actions.verify_same.is_some(),
-            "verify same",
-            "compare two checkpoints tensor by tensor",
-        ),
+        (actions.import.is_some(), "import", "read a Hugging Face checkpoint"),
+        (actions.export.is_some(), "export", "write a Hugging Face checkpoint"),
+        (actions.roundtrip.is_some(), "roundtrip", "import, export and compare every bit"),
+        (actions.verify_checkpoint.is_some(), "verify checkpoint", "check that a checkpoint is complete and sound"),
+        (actions.verify_same.is_some(), "verify same", "compare two checkpoints tensor by tensor"),
     ];
     for (_, words, about) in conversions.into_iter().filter(|(known, _, _)| *known) {
         verbs.push(VerbHelp { words, about });
@@ -127,11 +111,27 @@ fn verb_list(actions: &Actions) -> Vec<VerbHelp> {
             about: "compare a checkpoint with stored values, layer by layer",
         });
     }
-    if actions.bench_step.is_some() {
+    if actions.plan.is_some() {
         verbs.push(VerbHelp {
-            words: "bench step",
-            about: "time training steps on this machine",
+            words: "plan",
+            about: "memory, work and time of a training before it runs, for any device",
         });
+    }
+    if actions.bench_step.is_some() {
+        verbs.push(VerbHelp { words: "bench step", about: "time training steps on this machine" });
+    }
+    if actions.data.is_some() {
+        verbs.extend_from_slice(crate::data_verbs::VERBS);
+    }
+    for (words, about, there) in [
+        ("verify resume", "check that stopping and going on changes no bit", actions.verify_resume.is_some()),
+        ("plot", "draw runs: losses, speed, experts", actions.plot.is_some()),
+        ("compare", "first step in which two runs differ", actions.compare.is_some()),
+        ("doctor", "look at this machine", actions.doctor.is_some()),
+    ] {
+        if there {
+            verbs.push(VerbHelp { words, about });
+        }
     }
     verbs
 }
@@ -141,10 +141,7 @@ fn dispatch(words: &[String], actions: &Actions, process: &mut Process<'_>) -> R
     let first = words.first().map(String::as_str).unwrap_or("");
     match first {
         "" => {
-            return Err(Failure::new(
-                Exit::Usage,
-                format!("a verb is missing\n\n{}", help::top(&verbs)),
-            ));
+            return Err(Failure::new(Exit::Usage, format!("a verb is missing\n\n{}", help::top(&verbs))));
         }
         "--help" | "-h" | "help" => return print(process, &help::top(&verbs)),
         "--version" | "-V" => return print(process, &format!("{VERSION}\n")),
@@ -155,98 +152,70 @@ fn dispatch(words: &[String], actions: &Actions, process: &mut Process<'_>) -> R
                 Parsed::Args(args) => train::train(first, args, line, actions, process),
             };
         }
+        "plan" => {
+            if let Some(act) = actions.plan {
+                return plan::plan(&words[1..], act, process);
+            }
+        }
         _ => {}
     }
     let second = words.get(1).map(String::as_str).unwrap_or("");
+    if let ("data", Some(act)) = (first, actions.data)
+        && let Some(done) = act(&words[1..], process)
+    {
+        return done;
+    }
     match (first, actions) {
-        (
-            "import",
-            Actions {
-                import: Some(act), ..
-            },
-        ) => return one_word(first, &words[1..], IMPORT_FLAGS, process, *act),
-        (
-            "export",
-            Actions {
-                export: Some(act), ..
-            },
-        ) => return one_word(first, &words[1..], EXPORT_FLAGS, process, *act),
-        (
-            "roundtrip",
-            Actions {
-                roundtrip: Some(act),
-                ..
-            },
-        ) => return one_word(first, &words[1..], ROUNDTRIP_FLAGS, process, *act),
+        ("import", Actions { import: Some(act), .. }) => {
+            return one_word(first, &words[1..], IMPORT_FLAGS, process, *act);
+        }
+        ("export", Actions { export: Some(act), .. }) => {
+            return one_word(first, &words[1..], EXPORT_FLAGS, process, *act);
+        }
+        ("roundtrip", Actions { roundtrip: Some(act), .. }) => {
+            return one_word(first, &words[1..], ROUNDTRIP_FLAGS, process, *act);
+        }
         _ => {}
     }
+    if let ("plot", Some(act)) = (first, actions.plot) {
+        return with_paths(first, &words[1..], verbs::PLOT_FLAGS, process, act);
+    }
+    if let ("compare", Some(act)) = (first, actions.compare) {
+        return with_paths(first, &words[1..], verbs::COMPARE_FLAGS, process, act);
+    }
+    if let ("doctor", Some(act)) = (first, actions.doctor) {
+        return one_word(first, &words[1..], verbs::DOCTOR_FLAGS, process, act);
+    }
+    if let ("verify", "resume", Some(act)) = (first, second, actions.verify_resume) {
+        let line = normalise(&words[2..], verbs::VERIFY_RESUME_FLAGS)?;
+        return match parse(&["lightning-train", first, second], &line)? {
+            Parsed::Help(text) => print(process, &(text + "\n" + exit::EXIT_CODES)),
+            Parsed::Args(args) => act(args, line.overrides),
+        };
+    }
     match (first, second, actions) {
-        (
-            "verify",
-            "checkpoint",
-            Actions {
-                verify_checkpoint: Some(act),
-                ..
-            },
-        ) => {
+        ("verify", "checkpoint", Actions { verify_checkpoint: Some(act), .. }) => {
             let words = name_positionals(words, &["--checkpoint-path"]);
-            two_words(
-                first,
-                second,
-                &words,
-                VERIFY_CHECKPOINT_FLAGS,
-                process,
-                *act,
-            )
+            two_words(first, second, &words, VERIFY_CHECKPOINT_FLAGS, process, *act)
         }
-        (
-            "verify",
-            "same",
-            Actions {
-                verify_same: Some(act),
-                ..
-            },
-        ) => {
+        ("verify", "same", Actions { verify_same: Some(act), .. }) => {
             let words = name_positionals(words, &["--a", "--b"]);
             two_words(first, second, &words, VERIFY_SAME_FLAGS, process, *act)
         }
-        (
-            "verify",
-            "parity",
-            Actions {
-                verify_parity: Some(act),
-                ..
-            },
-        ) => two_words(
-            first,
-            second,
-            words,
-            verbs::VERIFY_PARITY_FLAGS,
-            process,
-            *act,
-        ),
-        (
-            "bench",
-            "step",
-            Actions {
-                bench_step: Some(act),
-                ..
-            },
-        ) => two_words(first, second, words, verbs::BENCH_STEP_FLAGS, process, *act),
+        ("verify", "parity", Actions { verify_parity: Some(act), .. }) => {
+            two_words(first, second, words, verbs::VERIFY_PARITY_FLAGS, process, *act)
+        }
+        ("bench", "step", Actions { bench_step: Some(act), .. }) => {
+            two_words(first, second, words, verbs::BENCH_STEP_FLAGS, process, *act)
+        }
         _ => Err(unknown_verb(first, second, &verbs).into()),
     }
 }
 
 fn unknown_verb(first: &str, second: &str, verbs: &[VerbHelp]) -> ConfigError {
     let known = || verbs.iter().map(|v| v.words);
-    let follow: Vec<&str> = known()
-        .filter(|w| w.split(' ').next() == Some(first))
-        .collect();
-    let name = if follow.is_empty() {
-        first.to_string()
-    } else {
-        format!("{first} {second}").trim().to_string()
-    };
+    let follow: Vec<&str> = known().filter(|w| w.split(' ').next() == Some(first)).collect();
+    let name = if follow.is_empty() { first.to_string() } else { format!("{first} {second}").trim().to_string() };
     ConfigError::Unknown {
         what: "verb",
         nearest: if follow.is_empty() {
@@ -291,6 +260,21 @@ fn one_word<A: FromArgs>(
     }
 }
 
+/// A verb that takes paths.
+fn with_paths<A: FromArgs>(
+    verb: &str,
+    words: &[String],
+    flags: &[Flag],
+    process: &mut Process<'_>,
+    act: WithWords<A>,
+) -> Result<(), Failure> {
+    let (line, paths) = split_paths(words, flags)?;
+    match parse(&["lightning-train", verb], &normalise(&line, flags)?)? {
+        Parsed::Help(text) => print(process, &(text + "\n" + exit::EXIT_CODES)),
+        Parsed::Args(args) => act(args, paths),
+    }
+}
+
 /// A verb of two words, without overrides.
 fn two_words<A: FromArgs>(
     first: &str,
@@ -302,8 +286,7 @@ fn two_words<A: FromArgs>(
 ) -> Result<(), Failure> {
     let line = normalise(&words[2..], flags)?;
     if let Some(text) = line.overrides.first() {
-        let message =
-            format!("`{text}`: {first} {second} takes no overrides; see {first} {second} --help");
+        let message = format!("`{text}`: {first} {second} takes no overrides; see {first} {second} --help");
         return Err(Failure::new(Exit::Usage, message));
     }
     match parse(&["lightning-train", first, second], &line)? {
@@ -312,22 +295,18 @@ fn two_words<A: FromArgs>(
     }
 }
 
-enum Parsed<A> {
+pub(crate) enum Parsed<A> {
     Help(String),
     Args(A),
 }
 
-fn parse<A: FromArgs>(command: &[&str], line: &Normalised) -> Result<Parsed<A>, Failure> {
+pub(crate) fn parse<A: FromArgs>(command: &[&str], line: &Normalised) -> Result<Parsed<A>, Failure> {
     let args: Vec<&str> = line.args.iter().map(String::as_str).collect();
     match A::from_args(command, &args) {
         Ok(args) => Ok(Parsed::Args(args)),
         Err(exit) if exit.status.is_ok() => Ok(Parsed::Help(exit.output)),
         Err(exit) => {
-            let message = format!(
-                "{}; see {} --help",
-                exit.output.trim_end(),
-                command.join(" ")
-            );
+            let message = format!("{}; see {} --help", exit.output.trim_end(), command.join(" "));
             Err(Failure::new(Exit::Usage, message))
         }
     }
@@ -338,11 +317,7 @@ fn parse<A: FromArgs>(command: &[&str], line: &Normalised) -> Result<Parsed<A>, 
 /// # Errors
 /// The disk behind standard output is full.
 pub fn print(process: &mut Process<'_>, text: &str) -> Result<(), Failure> {
-    match process
-        .out
-        .write_all(text.as_bytes())
-        .and_then(|()| process.out.flush())
-    {
+    match process.out.write_all(text.as_bytes()).and_then(|()| process.out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
             let message = format!("cannot write to standard output: {e}");
             Err(Failure::new(Exit::Unexpected, message))

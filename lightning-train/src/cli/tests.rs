@@ -10,26 +10,9 @@ struct Ran {
 fn ran(line: &str, environment: &[(&str, &str)], actions: &Actions) -> Ran {
     let words: Vec<String> = line.split_whitespace().map(String::from).collect();
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let environment = |name: &str| {
-        environment
-            .iter()
-            .find(|(n, _)| *n == name)
-            .map(|(_, v)| v.to_string())
-    };
-    let exit = run(
-        &words,
-        actions,
-        &mut Process {
-            environment: &environment,
-            out: &mut out,
-            err: &mut err,
-        },
-    );
-    Ran {
-        exit,
-        out: String::from_utf8(out).unwrap(),
-        err: String::from_utf8(err).unwrap(),
-    }
+    let environment = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, v)| v.to_string());
+    let exit = run(&words, actions, &mut Process { environment: &environment, out: &mut out, err: &mut err });
+    Ran { exit, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
 }
 
 fn plain(line: &str) -> Ran {
@@ -39,19 +22,9 @@ fn plain(line: &str) -> Ran {
 /// Actions that only say that they were reached.
 fn full() -> Actions {
     Actions {
-        train: Some(|request| {
-            Err(Failure::new(
-                Exit::Requeue,
-                request.resolved.config.run.mode.name(),
-            ))
-        }),
+        train: Some(|request| Err(Failure::new(Exit::Requeue, request.resolved.config.run.mode.name()))),
         verify_parity: Some(|args| Err(Failure::new(Exit::Verification, args.hf + &args.golden))),
-        bench_step: Some(|args| {
-            Err(Failure::new(
-                Exit::Unexpected,
-                format!("{} {}", args.config, args.steps),
-            ))
-        }),
+        bench_step: Some(|args| Err(Failure::new(Exit::Unexpected, format!("{} {}", args.config, args.steps)))),
         ..Actions::default()
     }
 }
@@ -65,62 +38,31 @@ fn every_train_flag_reaches_its_argument() {
             _ => continue,
         };
         let long = format!("--{}", flag.long);
-        let words: Vec<&str> = if value {
-            vec![long.as_str(), "7"]
-        } else {
-            vec![long.as_str()]
-        };
-        let args = verbs::TrainArgs::from_args(&["x"], &words)
-            .unwrap_or_else(|e| panic!("{long}: {}", e.output));
+        let words: Vec<&str> = if value { vec![long.as_str(), "7"] } else { vec![long.as_str()] };
+        let args = verbs::TrainArgs::from_args(&["x"], &words).unwrap_or_else(|e| panic!("{long}: {}", e.output));
         if let argv::Takes::Settings(keys) = flag.takes {
             let found = args.setting_flags();
-            assert!(
-                found.len() == 1 && found[0].0.long == flag.long && found[0].1 == "7",
-                "{long}"
-            );
+            assert!(found.len() == 1 && found[0].0.long == flag.long && found[0].1 == "7", "{long}");
             for key in keys {
                 assert!(crate::config::RunConfig::field(key).is_some(), "{key}");
             }
         }
     }
     // And every flag that argh knows is in the table.
-    let help = verbs::TrainArgs::from_args(&["x"], &["--help"])
-        .unwrap_err()
-        .output;
-    for name in help
-        .split_whitespace()
-        .filter_map(|w| w.strip_prefix("--"))
-        .filter(|w| *w != "help")
-    {
+    let help = verbs::TrainArgs::from_args(&["x"], &["--help"]).unwrap_err().output;
+    for name in help.split_whitespace().filter_map(|w| w.strip_prefix("--")).filter(|w| *w != "help") {
         let name = name.trim_end_matches(|c: char| !c.is_ascii_lowercase());
-        let known = verbs::TRAIN_FLAGS
-            .iter()
-            .chain([&Flag::new("flags", argv::Takes::Switch)])
-            .any(|f| f.long == name);
+        let known = verbs::TRAIN_FLAGS.iter().chain([&Flag::new("flags", argv::Takes::Switch)]).any(|f| f.long == name);
         assert!(known, "--{name} is not in the table");
     }
 }
 
 #[test]
 fn tables_of_two_word_verbs_fit_argh() {
-    let r = ran(
-        "verify parity --hf_model a --golden=b --grads c --dtype bf16 --threads 2 --json",
-        &[],
-        &full(),
-    );
-    assert_eq!(
-        (r.exit, r.err.as_str()),
-        (Exit::Verification, "error: ab\n")
-    );
-    let r = ran(
-        "bench step --config demo --steps=9 -mb 2 -sl 33 --dtype f64 --threads 1 --json",
-        &[],
-        &full(),
-    );
-    assert_eq!(
-        (r.exit, r.err.as_str()),
-        (Exit::Unexpected, "error: demo 9\n")
-    );
+    let r = ran("verify parity --hf_model a --golden=b --grads c --dtype bf16 --threads 2 --json", &[], &full());
+    assert_eq!((r.exit, r.err.as_str()), (Exit::Verification, "error: ab\n"));
+    let r = ran("bench step --config demo --steps=9 -mb 2 -sl 33 --dtype f64 --threads 1 --json", &[], &full());
+    assert_eq!((r.exit, r.err.as_str()), (Exit::Unexpected, "error: demo 9\n"));
     let r = ran("verify parity --golden b", &[], &full());
     assert!(r.exit == Exit::Usage && r.err.contains("--hf"), "{}", r.err);
     let r = ran("bench step --steps=many", &[], &full());
@@ -132,19 +74,11 @@ fn tables_of_two_word_verbs_fit_argh() {
 fn only_verbs_that_exist_are_named() {
     let r = plain("--help");
     assert_eq!(r.exit, Exit::Done);
-    assert!(
-        r.out.contains("Exit codes") && r.out.contains("train") && !r.out.contains("verify"),
-        "{}",
-        r.out
-    );
+    assert!(r.out.contains("Exit codes") && r.out.contains("train") && !r.out.contains("verify"), "{}", r.out);
     assert!(ran("help", &[], &full()).out.contains("verify parity"));
     assert_eq!(plain("verify parity --hf a --golden b").exit, Exit::Usage);
     let r = plain("trian --recipe demo_pretrain_config");
-    assert!(
-        r.exit == Exit::Usage && r.err.contains("`trian`") && r.err.contains("train"),
-        "{}",
-        r.err
-    );
+    assert!(r.exit == Exit::Usage && r.err.contains("`trian`") && r.err.contains("train"), "{}", r.err);
     let r = ran("verify partiy", &[], &full());
     assert!(r.err.contains("verify parity"), "{}", r.err);
     assert_eq!(plain("").exit, Exit::Usage);
@@ -156,46 +90,22 @@ fn help_shows_the_grammar_and_the_exit_codes() {
     for line in ["train --help", "sft -h", "lora --recipe x --help"] {
         let r = plain(line);
         assert_eq!(r.exit, Exit::Done);
-        for part in [
-            "--recipe",
-            "null  true  false",
-            "[moe, core_attn]",
-            "75 saved on a signal",
-            "--list-settings",
-        ] {
+        for part in ["--recipe", "null  true  false", "[moe, core_attn]", "75 saved on a signal", "--list-settings"] {
             assert!(r.out.contains(part), "{line}: {part}");
         }
     }
     let r = plain("train --list-settings");
-    assert!(
-        r.out.contains("optimizer.lr = 0.0003") && r.out.contains("takes a number"),
-        "{}",
-        r.out
-    );
-    assert!(
-        plain("train --list-recipes")
-            .out
-            .contains("nemotron_3_5_lightning_pretrain_config")
-    );
+    assert!(r.out.contains("optimizer.lr = 0.0003") && r.out.contains("takes a number"), "{}", r.out);
+    assert!(plain("train --list-recipes").out.contains("nemotron_3_5_lightning_pretrain_config"));
 }
 
 #[test]
 fn overrides_win_over_flags_and_flags_over_the_recipe() {
-    let r =
-        plain("train --recipe demo_pretrain_config optimizer.lr=5e-3 --lr 4e-3 -ms 7 --dry-run");
+    let r = plain("train --recipe demo_pretrain_config optimizer.lr=5e-3 --lr 4e-3 -ms 7 --dry-run");
     assert_eq!(r.exit, Exit::Done, "{}", r.err);
     assert!(r.out.contains("lr = 0.005  # override"), "{}", r.out);
-    assert!(
-        r.out.contains("train_iters = 7  # flag --max-steps"),
-        "{}",
-        r.out
-    );
-    assert!(
-        r.out
-            .contains("lr_decay_iters = 7  # derived: train.train_iters"),
-        "{}",
-        r.out
-    );
+    assert!(r.out.contains("train_iters = 7  # flag --max-steps"), "{}", r.out);
+    assert!(r.out.contains("lr_decay_iters = 7  # derived: train.train_iters"), "{}", r.out);
     assert!(r.err.contains("nothing was written"), "{}", r.err);
     let r = plain("train --recipe demo_pretrain_config --seq_length=128 --dry-run --json");
     let json: serde_json::Value = serde_json::from_str(&r.out).unwrap();
@@ -214,22 +124,9 @@ fn public_commands_run_with_their_launcher_flags() {
          checkpoint.load=null logger.log_interval=1 --dry-run",
     );
     assert_eq!(r.exit, Exit::Done, "{}", r.err);
-    assert!(
-        r.err
-            .contains("16 ranks (--nodes 2 --gpus-per-node 8), 8 data-parallel"),
-        "{}",
-        r.err
-    );
-    assert!(
-        r.err.contains("--account A: concerns a scheduler") && !r.err.contains("abc"),
-        "{}",
-        r.err
-    );
-    assert!(
-        r.out.contains("split = \"9999,8,2\"") && r.out.contains("save = \"/out\""),
-        "{}",
-        r.out
-    );
+    assert!(r.err.contains("16 ranks (--nodes 2 --gpus-per-node 8), 8 data-parallel"), "{}", r.err);
+    assert!(r.err.contains("--account A: concerns a scheduler") && !r.err.contains("abc"), "{}", r.err);
+    assert!(r.out.contains("split = \"9999,8,2\"") && r.out.contains("save = \"/out\""), "{}", r.out);
     for line in [
         "train --recipe nemotron_3_5_lightning_pretrain_8gpu_gb200_bf16_config --max_steps 50 --nodes 2 --gpus-per-node 4 --dry-run",
         "train --recipe nemotron_3_5_lightning_pretrain_16gpu_h100_bf16_config -ms 50 --dry-run",
@@ -291,18 +188,13 @@ fn commands_of_the_model_page_resolve() {
         let json: serde_json::Value = serde_json::from_str(&r.out).unwrap();
         assert_eq!(json["world_size"], *ranks);
         let text = plain(&format!("train {command} --dry-run")).out;
-        let path =
-            std::env::temp_dir().join(format!("lightning-run-{}-{ranks}.toml", std::process::id()));
+        let path = std::env::temp_dir().join(format!("lightning-run-{}-{ranks}.toml", std::process::id()));
         std::fs::write(&path, text).unwrap();
         let mut layers = crate::config::Layers::new();
         layers.file(path.to_str().unwrap()).unwrap();
         std::fs::remove_file(&path).unwrap();
         for (key, value) in *values {
-            assert_eq!(
-                layers.config().get(key).unwrap().to_string(),
-                *value,
-                "{command}: {key}"
-            );
+            assert_eq!(layers.config().get(key).unwrap().to_string(), *value, "{command}: {key}");
         }
     }
 }
@@ -331,108 +223,39 @@ fn more_than_one_rank_is_refused_with_the_way_out() {
     assert_eq!(r.exit, Exit::Usage);
     let paste = "model.context_parallel_size=1 model.expert_model_parallel_size=1";
     assert!(r.err.contains(paste), "{}", r.err);
-    assert_eq!(
-        ran(&format!("{tiny} {paste}"), &[], &full()).exit,
-        Exit::Requeue
-    );
+    assert_eq!(ran(&format!("{tiny} {paste}"), &[], &full()).exit, Exit::Requeue);
     for environment in [
         &[("WORLD_SIZE", "4")][..],
-        &[
-            ("SLURM_NTASKS", "4"),
-            ("SLURM_PROCID", "1"),
-            ("SLURM_STEP_ID", "0"),
-        ],
+        &[("SLURM_NTASKS", "4"), ("SLURM_PROCID", "1"), ("SLURM_STEP_ID", "0")],
         &[("OMPI_COMM_WORLD_SIZE", "4")],
     ] {
         let r = ran("train --recipe demo_pretrain_config", environment, &full());
-        assert!(
-            r.exit == Exit::Usage && r.err.contains("4 ranks") && r.err.contains(environment[0].0),
-            "{}",
-            r.err
-        );
-        let r = ran(
-            &format!("{tiny} train.global_batch_size=8 --dry-run"),
-            environment,
-            &full(),
-        );
-        assert!(
-            r.exit == Exit::Done && r.err.contains("4 ranks"),
-            "{}",
-            r.err
-        );
+        assert!(r.exit == Exit::Usage && r.err.contains("4 ranks") && r.err.contains(environment[0].0), "{}", r.err);
+        let r = ran(&format!("{tiny} train.global_batch_size=8 --dry-run"), environment, &full());
+        assert!(r.exit == Exit::Done && r.err.contains("4 ranks"), "{}", r.err);
     }
-    let r = ran(
-        "train --recipe demo_pretrain_config",
-        &[("SLURM_NTASKS", "4")],
-        &full(),
-    );
-    assert!(
-        r.exit == Exit::Requeue && r.err.contains("srun"),
-        "{}",
-        r.err
-    );
-    let r = ran(
-        "train --recipe demo_pretrain_config --nodes 1 --gpus-per-node 2",
-        &[],
-        &full(),
-    );
-    assert!(
-        r.exit == Exit::Usage && r.err.contains("--gpus-per-node 2"),
-        "{}",
-        r.err
-    );
-    assert_eq!(
-        ran(
-            "train --recipe demo_pretrain_config",
-            &[("WORLD_SIZE", "x")],
-            &full()
-        )
-        .exit,
-        Exit::Usage
-    );
+    let r = ran("train --recipe demo_pretrain_config", &[("SLURM_NTASKS", "4")], &full());
+    assert!(r.exit == Exit::Requeue && r.err.contains("srun"), "{}", r.err);
+    let r = ran("train --recipe demo_pretrain_config --nodes 1 --gpus-per-node 2", &[], &full());
+    assert!(r.exit == Exit::Usage && r.err.contains("--gpus-per-node 2"), "{}", r.err);
+    assert_eq!(ran("train --recipe demo_pretrain_config", &[("WORLD_SIZE", "x")], &full()).exit, Exit::Usage);
 }
 
 #[test]
 fn modes_agree_with_verbs() {
-    assert_eq!(
-        ran("pretrain --recipe demo_pretrain_config", &[], &full()).err,
-        "error: pretrain\n"
-    );
+    assert_eq!(ran("pretrain --recipe demo_pretrain_config", &[], &full()).err, "error: pretrain\n");
     let r = plain("sft --recipe demo_pretrain_config --mode pretrain --dry-run");
-    assert!(
-        r.exit == Exit::Usage && r.err.contains("contradict"),
-        "{}",
-        r.err
-    );
+    assert!(r.exit == Exit::Usage && r.err.contains("contradict"), "{}", r.err);
     let r = plain("train --recipe demo_pretrain_config --mode dora --dry-run");
-    assert!(
-        r.exit == Exit::Usage && r.err.contains("pretrain, sft, lora"),
-        "{}",
-        r.err
-    );
+    assert!(r.exit == Exit::Usage && r.err.contains("pretrain, sft, lora"), "{}", r.err);
     let r = plain("sft --recipe demo_pretrain_config --dry-run");
-    assert!(
-        r.exit == Exit::Usage && r.err.contains("dataset.kind = text"),
-        "{}",
-        r.err
-    );
+    assert!(r.exit == Exit::Usage && r.err.contains("dataset.kind = text"), "{}", r.err);
     let r = plain("pretrain --recipe demo_pretrain_config --dataset gsm8k --dry-run");
-    assert!(
-        r.exit == Exit::Usage && r.err.contains("dataset.kind = gsm8k"),
-        "{}",
-        r.err
-    );
+    assert!(r.exit == Exit::Usage && r.err.contains("dataset.kind = gsm8k"), "{}", r.err);
     let r = plain("sft --recipe demo_pretrain_config --dataset mock --dry-run");
-    assert!(
-        r.exit == Exit::Done && r.err.contains("made for pretrain"),
-        "{}",
-        r.err
-    );
+    assert!(r.exit == Exit::Done && r.err.contains("made for pretrain"), "{}", r.err);
     assert_eq!(plain("train --model demo --dry-run").exit, Exit::Usage);
-    assert_eq!(
-        plain("train --model demo --mode pretrain --dry-run").exit,
-        Exit::Done
-    );
+    assert_eq!(plain("train --model demo --mode pretrain --dry-run").exit, Exit::Done);
 }
 
 #[test]
@@ -441,35 +264,16 @@ fn mistakes_end_with_exit_code_two() {
         ("train", "--recipe demo_pretrain_config"),
         ("train --recipe demo", "demo_pretrain_config"),
         ("train --recipe demo_pretrain_config --dry-rnu", "--dry-run"),
-        (
-            "train --recipe demo_pretrain_config --max_steps 1.5 --dry-run",
-            "--max-steps = 1.5: expected an integer",
-        ),
-        (
-            "train --recipe demo_pretrain_config --dataset energon --dry-run",
-            "--dataset = energon",
-        ),
-        (
-            "train --recipe demo_pretrain_config optimizer.rl=1 --dry-run",
-            "optimizer.lr",
-        ),
-        (
-            "train --recipe demo_pretrain_config model.recompute_modules=[moe --dry-run",
-            "`]` is missing",
-        ),
-        (
-            "train --recipe demo_pretrain_config --model demo",
-            "one of them",
-        ),
+        ("train --recipe demo_pretrain_config --max_steps 1.5 --dry-run", "--max-steps = 1.5: expected an integer"),
+        ("train --recipe demo_pretrain_config --dataset energon --dry-run", "--dataset = energon"),
+        ("train --recipe demo_pretrain_config optimizer.rl=1 --dry-run", "optimizer.lr"),
+        ("train --recipe demo_pretrain_config model.recompute_modules=[moe --dry-run", "`]` is missing"),
+        ("train --recipe demo_pretrain_config --model demo", "one of them"),
         ("train --config /nonexistent.toml", "/nonexistent.toml"),
         ("train --recipe demo_pretrain_config demo", "demo"),
     ] {
         let r = ran(line, &[], &full());
-        assert!(
-            r.exit == Exit::Usage && r.err.contains(part),
-            "{line}: {}",
-            r.err
-        );
+        assert!(r.exit == Exit::Usage && r.err.contains(part), "{line}: {}", r.err);
         assert!(r.out.is_empty(), "{line}");
     }
 }
@@ -488,19 +292,11 @@ impl Write for Broken {
 
 #[test]
 fn a_full_disk_fails_and_a_reader_that_left_does_not() {
-    for (kind, exit) in [
-        (std::io::ErrorKind::BrokenPipe, Exit::Done),
-        (std::io::ErrorKind::StorageFull, Exit::Unexpected),
-    ] {
-        let mut process = Process {
-            environment: &|_| None,
-            out: &mut Broken(kind),
-            err: &mut Vec::new(),
-        };
-        assert_eq!(
-            run(&["--help".to_string()], &Actions::default(), &mut process),
-            exit
-        );
+    for (kind, exit) in
+        [(std::io::ErrorKind::BrokenPipe, Exit::Done), (std::io::ErrorKind::StorageFull, Exit::Unexpected)]
+    {
+        let mut process = Process { environment: &|_| None, out: &mut Broken(kind), err: &mut Vec::new() };
+        assert_eq!(run(&["--help".to_string()], &Actions::default(), &mut process), exit);
     }
 }
 

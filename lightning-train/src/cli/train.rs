@@ -47,11 +47,7 @@ pub(super) fn train(
         }
     }
     if args.dry_run || args.print_config {
-        let text = if args.json {
-            to_json(&resolved, &line.launcher)
-        } else {
-            file::to_toml(&resolved)
-        };
+        let text = if args.json { to_json(&resolved, &line.launcher) } else { file::to_toml(&resolved) };
         print(process, &text)?;
     }
     if args.dry_run {
@@ -65,11 +61,7 @@ pub(super) fn train(
         return Ok(());
     }
     match actions.train {
-        Some(act) => act(TrainRequest {
-            resolved,
-            launcher: line.launcher,
-            json: args.json,
-        }),
+        Some(act) => act(TrainRequest { resolved, launcher: line.launcher, json: args.json }),
         None => Err(Failure::new(
             Exit::Usage,
             "this build resolves and prints configurations but has no training loop; add --dry-run",
@@ -78,7 +70,7 @@ pub(super) fn train(
 }
 
 /// Lays recipe, file, flags and overrides over each other.
-fn resolve(
+pub(super) fn resolve(
     verb: &str,
     args: &TrainArgs,
     line: &Normalised,
@@ -88,16 +80,12 @@ fn resolve(
     let mut layers = Layers::new();
     match (&args.recipe, &args.model) {
         (Some(_), Some(_)) => {
-            return Err(ConfigError::usage(
-                "--recipe and --model both name a recipe; give one of them",
-            ));
+            return Err(ConfigError::usage("--recipe and --model both name a recipe; give one of them"));
         }
         (Some(name), None) => layers.recipe(name)?,
         (None, Some(stem)) => {
             let Some((mode, _)) = mode else {
-                return Err(ConfigError::usage(
-                    "--model needs --mode pretrain, sft or lora to name a recipe",
-                ));
+                return Err(ConfigError::usage("--model needs --mode pretrain, sft or lora to name a recipe"));
             };
             layers.recipe(&recipes::name_of(stem, mode))?;
         }
@@ -116,16 +104,20 @@ fn resolve(
     if let Some((mode, flag)) = mode {
         layers.set("run.mode", &mode.to_value(), Origin::Flag(flag))?;
     }
-    for (flag, text) in args
-        .setting_flags()
-        .into_iter()
-        .filter(|(flag, _)| flag.long != "mode")
-    {
+    for (flag, text) in args.setting_flags().into_iter().filter(|(flag, _)| flag.long != "mode") {
         let Takes::Settings(keys) = flag.takes else {
             continue;
         };
         for key in keys {
             set_flag(&mut layers, key, flag.long, text)?;
+        }
+    }
+    for (key, flag, given) in [
+        ("train.overfit_batch", "--overfit-batch", args.overfit_batch),
+        ("train.check_finite", "--check-finite", args.check_finite),
+    ] {
+        if given {
+            layers.set(key, &Value::Bool(true), Origin::Flag(flag.into()))?;
         }
     }
     for text in &line.overrides {
@@ -144,22 +136,11 @@ fn resolve(
     }
     for (name, value) in &line.launcher {
         // Values of --env may be secrets; only names are ever shown.
-        let value = value.as_deref().map(|v| {
-            if name == "env" {
-                v.split('=').next().unwrap_or("")
-            } else {
-                v
-            }
-        });
-        let what = if name == "step-func" {
-            "the mode decides the training step"
-        } else {
-            "concerns a scheduler"
-        };
-        resolved.notes.push(format!(
-            "--{name}{}: {what}, recorded only",
-            value.map_or(String::new(), |v| format!(" {v}"))
-        ));
+        let value = value.as_deref().map(|v| if name == "env" { v.split('=').next().unwrap_or("") } else { v });
+        let what = if name == "step-func" { "the mode decides the training step" } else { "concerns a scheduler" };
+        resolved
+            .notes
+            .push(format!("--{name}{}: {what}, recorded only", value.map_or(String::new(), |v| format!(" {v}"))));
     }
     Ok(resolved)
 }
@@ -174,17 +155,9 @@ fn set_flag(layers: &mut Layers, key: &str, long: &str, text: &str) -> Result<()
         layers.set_text(key, text, origin)
     };
     result.map_err(|error| match error {
-        ConfigError::Type {
-            value,
-            found,
-            expected,
-            ..
-        } => ConfigError::Type {
-            key: format!("--{long}"),
-            value,
-            found,
-            expected,
-        },
+        ConfigError::Type { value, found, expected, .. } => {
+            ConfigError::Type { key: format!("--{long}"), value, found, expected }
+        }
         other => other,
     })
 }
@@ -203,9 +176,9 @@ fn mode_of(verb: &str, args: &TrainArgs) -> Result<Option<(Mode, String)>, Confi
         })?),
     };
     match (of_verb, of_flag) {
-        (Some(a), Some(b)) if a != b => Err(ConfigError::usage(format!(
-            "the verb {verb} and --mode {b} contradict each other; drop one of them"
-        ))),
+        (Some(a), Some(b)) if a != b => {
+            Err(ConfigError::usage(format!("the verb {verb} and --mode {b} contradict each other; drop one of them")))
+        }
         (Some(mode), _) => Ok(Some((mode, format!("{verb} (verb)")))),
         (None, Some(mode)) => Ok(Some((mode, "--mode".into()))),
         (None, None) => Ok(None),
@@ -227,49 +200,26 @@ fn launch_of(
         let Some((_, Some(text))) = line.launcher.iter().rev().find(|(n, _)| n == name) else {
             return Ok(None);
         };
-        match text
-            .trim()
-            .parse::<usize>()
-            .ok()
-            .filter(|n| (1..=1 << 20).contains(n))
-        {
+        match text.trim().parse::<usize>().ok().filter(|n| (1..=1 << 20).contains(n)) {
             Some(n) => Ok(Some(n)),
-            None => Err(ConfigError::invalid(
-                format!("--{name}"),
-                text,
-                "must be a number from 1",
-            )),
+            None => Err(ConfigError::invalid(format!("--{name}"), text, "must be a number from 1")),
         }
     };
     let (nodes, gpus) = (number("nodes")?, number("gpus-per-node")?);
     if let Some(gpus) = gpus {
         let nodes = nodes.unwrap_or(1);
         let source = format!("--nodes {nodes} --gpus-per-node {gpus}");
-        return Ok(Launch {
-            world_size: nodes * gpus,
-            source,
-            assumed: false,
-            warning: found.warning,
-        });
+        return Ok(Launch { world_size: nodes * gpus, source, assumed: false, warning: found.warning });
     }
     let smallest = launch::smallest_world(layers.config());
     if smallest <= 1 {
         return Ok(found);
     }
-    let (world_size, source) = match layers
-        .recipe_used()
-        .map(|r| r.gpus)
-        .filter(|gpus| gpus % smallest == 0)
-    {
+    let (world_size, source) = match layers.recipe_used().map(|r| r.gpus).filter(|gpus| gpus % smallest == 0) {
         Some(gpus) => (gpus, "the machine that the recipe is made for"),
         None => (smallest, "the smallest launch for this layout"),
     };
-    Ok(Launch {
-        world_size,
-        source: source.into(),
-        assumed: true,
-        warning: found.warning,
-    })
+    Ok(Launch { world_size, source: source.into(), assumed: true, warning: found.warning })
 }
 
 /// The resolved configuration for programs.
@@ -282,9 +232,7 @@ fn to_json(resolved: &Resolved, launcher: &[(String, Option<String>)]) -> String
             Value::Float(x) => (*x).into(),
             Value::Str(s) => s.clone().into(),
             Value::List(items) => items.iter().map(json).collect(),
-            Value::Map(items) => {
-                serde_json::Value::Object(items.iter().map(|(k, v)| (k.clone(), json(v))).collect())
-            }
+            Value::Map(items) => serde_json::Value::Object(items.iter().map(|(k, v)| (k.clone(), json(v))).collect()),
         }
     }
     let mut config = serde_json::Map::new();

@@ -70,6 +70,18 @@ pub struct TrainArgs {
     /// steps between checkpoints
     #[argh(option, arg_name = "n")]
     pub save_interval: Option<String>,
+    /// save and stop after this time, with exit code 75: 3h50m, 45m, 90s
+    #[argh(option, arg_name = "time")]
+    pub exit_after: Option<String>,
+    /// steps between samples of text written by the model
+    #[argh(option, arg_name = "n")]
+    pub sample: Option<String>,
+    /// train on the first batch again and again: the loss must fall to almost nothing
+    #[argh(switch)]
+    pub overfit_batch: bool,
+    /// name the operation that made the first value that is not finite
+    #[argh(switch)]
+    pub check_finite: bool,
     /// tensor-parallel ranks (-tp)
     #[argh(option, arg_name = "n")]
     pub tensor_model_parallel_size: Option<String>,
@@ -120,64 +132,33 @@ pub const TRAIN_FLAGS: &[Flag] = &[
     Flag::new("data", Settings(&["dataset.path"])),
     Flag::new("dataset", Settings(&["dataset.kind"])),
     Flag::with("max-steps", &["ms"], Settings(&["train.train_iters"])),
-    Flag::with(
-        "global-batch-size",
-        &["gb"],
-        Settings(&["train.global_batch_size"]),
-    ),
-    Flag::with(
-        "micro-batch-size",
-        &["mb"],
-        Settings(&["train.micro_batch_size"]),
-    ),
-    Flag::with(
-        "seq-length",
-        &["sl"],
-        Settings(&["model.seq_length", "dataset.seq_length"]),
-    ),
+    Flag::with("global-batch-size", &["gb"], Settings(&["train.global_batch_size"])),
+    Flag::with("micro-batch-size", &["mb"], Settings(&["train.micro_batch_size"])),
+    Flag::with("seq-length", &["sl"], Settings(&["model.seq_length", "dataset.seq_length"])),
     Flag::new("lr", Settings(&["optimizer.lr"])),
     Flag::new("min-lr", Settings(&["optimizer.min_lr"])),
     Flag::new("warmup-iters", Settings(&["scheduler.lr_warmup_iters"])),
     Flag::new("seed", Settings(&["rng.seed"])),
     Flag::new("device", Settings(&["device.kind"])),
     Flag::new("threads", Settings(&["device.threads"])),
-    Flag::new(
-        "pretrained-checkpoint",
-        Settings(&["checkpoint.pretrained_checkpoint"]),
-    ),
+    Flag::new("pretrained-checkpoint", Settings(&["checkpoint.pretrained_checkpoint"])),
     Flag::new("load-dir", Settings(&["checkpoint.load"])),
     Flag::new("save-dir", Settings(&["checkpoint.save"])),
     Flag::new("save-interval", Settings(&["checkpoint.save_interval"])),
-    Flag::with(
-        "tensor-model-parallel-size",
-        &["tp"],
-        Settings(&["model.tensor_model_parallel_size"]),
-    ),
-    Flag::with(
-        "pipeline-model-parallel-size",
-        &["pp"],
-        Settings(&["model.pipeline_model_parallel_size"]),
-    ),
-    Flag::with(
-        "context-parallel-size",
-        &["cp"],
-        Settings(&["model.context_parallel_size"]),
-    ),
+    Flag::new("exit-after", Settings(&["train.exit_after"])),
+    Flag::new("sample", Settings(&["logger.sample_interval"])),
+    Flag::new("overfit-batch", Switch),
+    Flag::new("check-finite", Switch),
+    Flag::with("tensor-model-parallel-size", &["tp"], Settings(&["model.tensor_model_parallel_size"])),
+    Flag::with("pipeline-model-parallel-size", &["pp"], Settings(&["model.pipeline_model_parallel_size"])),
+    Flag::with("context-parallel-size", &["cp"], Settings(&["model.context_parallel_size"])),
     Flag::with(
         "virtual-pipeline-model-parallel-size",
         &["vp"],
         Settings(&["model.virtual_pipeline_model_parallel_size"]),
     ),
-    Flag::with(
-        "expert-model-parallel-size",
-        &["ep"],
-        Settings(&["model.expert_model_parallel_size"]),
-    ),
-    Flag::with(
-        "expert-tensor-parallel-size",
-        &["etp"],
-        Settings(&["model.expert_tensor_parallel_size"]),
-    ),
+    Flag::with("expert-model-parallel-size", &["ep"], Settings(&["model.expert_model_parallel_size"])),
+    Flag::with("expert-tensor-parallel-size", &["etp"], Settings(&["model.expert_tensor_parallel_size"])),
     Flag::with("dry-run", &["submission-dry-run"], Switch),
     Flag::new("print-config", Switch),
     Flag::new("json", Switch),
@@ -211,7 +192,7 @@ pub const TRAIN_FLAGS: &[Flag] = &[
 impl TrainArgs {
     /// The texts of the flags that set settings, with the flag.
     pub fn setting_flags(&self) -> Vec<(&'static Flag, &str)> {
-        let values: [(&str, &Option<String>); 23] = [
+        let values: [(&str, &Option<String>); 25] = [
             ("mode", &self.mode),
             ("data", &self.data),
             ("dataset", &self.dataset),
@@ -229,27 +210,14 @@ impl TrainArgs {
             ("load-dir", &self.load_dir),
             ("save-dir", &self.save_dir),
             ("save-interval", &self.save_interval),
-            (
-                "tensor-model-parallel-size",
-                &self.tensor_model_parallel_size,
-            ),
-            (
-                "pipeline-model-parallel-size",
-                &self.pipeline_model_parallel_size,
-            ),
+            ("exit-after", &self.exit_after),
+            ("sample", &self.sample),
+            ("tensor-model-parallel-size", &self.tensor_model_parallel_size),
+            ("pipeline-model-parallel-size", &self.pipeline_model_parallel_size),
             ("context-parallel-size", &self.context_parallel_size),
-            (
-                "virtual-pipeline-model-parallel-size",
-                &self.virtual_pipeline_model_parallel_size,
-            ),
-            (
-                "expert-model-parallel-size",
-                &self.expert_model_parallel_size,
-            ),
-            (
-                "expert-tensor-parallel-size",
-                &self.expert_tensor_parallel_size,
-            ),
+            ("virtual-pipeline-model-parallel-size", &self.virtual_pipeline_model_parallel_size),
+            ("expert-model-parallel-size", &self.expert_model_parallel_size),
+            ("expert-tensor-parallel-size", &self.expert_tensor_parallel_size),
         ];
         values
             .into_iter()
@@ -342,3 +310,88 @@ pub const BENCH_STEP_FLAGS: &[Flag] = &[
     Flag::new("threads", Value),
     Flag::new("json", Switch),
 ];
+
+/// Check that a run that stops and goes on is the run that never stopped, bit for bit.
+///
+/// Takes --recipe or --config and overrides as `train` does. Trains 2 K steps in one go, and K steps, stop, K steps in a
+/// scratch folder; compares batches, losses and every tensor of the last checkpoint. Exit code 7 and the first difference
+/// when they differ.
+#[derive(FromArgs, Debug)]
+#[argh(help_triggers("--help"))]
+pub struct VerifyResumeArgs {
+    /// recipe to start from
+    #[argh(option, arg_name = "name")]
+    pub recipe: Option<String>,
+    /// configuration file (TOML)
+    #[argh(option, arg_name = "file")]
+    pub config: Option<String>,
+    /// plain text to train on: a file or a folder
+    #[argh(option, arg_name = "path")]
+    pub data: Option<String>,
+    /// steps before and after the stop
+    #[argh(option, default = "3", arg_name = "k")]
+    pub steps: u64,
+    /// folder for the two runs, kept afterwards; a temporary one when absent
+    #[argh(option, arg_name = "dir")]
+    pub folder: Option<String>,
+    /// print machine-readable results
+    #[argh(switch)]
+    pub json: bool,
+}
+
+/// Flags of [`VerifyResumeArgs`].
+pub const VERIFY_RESUME_FLAGS: &[Flag] = &[
+    Flag::new("recipe", Value),
+    Flag::new("config", Value),
+    Flag::new("data", Value),
+    Flag::new("steps", Value),
+    Flag::new("folder", Value),
+    Flag::new("json", Switch),
+];
+
+/// Draw runs: losses, learning rate, gradient norm, speed and expert loads as SVG and as one HTML page.
+///
+/// Takes one or several runs (folders with metrics.jsonl); several are laid over each other. Prints the files written.
+#[derive(FromArgs, Debug)]
+#[argh(help_triggers("--help"))]
+pub struct PlotArgs {
+    /// file to write, .svg and .html beside it; run.svg in the first run's folder when absent
+    #[argh(option, arg_name = "file")]
+    pub out: Option<String>,
+}
+
+/// Flags of [`PlotArgs`].
+pub const PLOT_FLAGS: &[Flag] = &[Flag::with("out", &["o"], Value)];
+
+/// Print the settings and the first step in which two runs differ.
+///
+/// Takes two runs (folders with metrics.jsonl). Exit code 7 when they differ in a step that both have.
+#[derive(FromArgs, Debug)]
+#[argh(help_triggers("--help"))]
+pub struct CompareArgs {
+    /// print machine-readable results
+    #[argh(switch)]
+    pub json: bool,
+}
+
+/// Flags of [`CompareArgs`].
+pub const COMPARE_FLAGS: &[Flag] = &[Flag::new("json", Switch)];
+
+/// Look at this machine: processor, memory, limits, disk, caches. Exit code 7 when a run would fail here.
+#[derive(FromArgs, Debug)]
+#[argh(help_triggers("--help"))]
+pub struct DoctorArgs {
+    /// folder that runs would be written to; the working directory when absent
+    #[argh(option, arg_name = "dir")]
+    pub folder: Option<String>,
+    /// megabytes to write when the disk is timed
+    #[argh(option, default = "64", arg_name = "n")]
+    pub disk_megabytes: u64,
+    /// print machine-readable results
+    #[argh(switch)]
+    pub json: bool,
+}
+
+/// Flags of [`DoctorArgs`].
+pub const DOCTOR_FLAGS: &[Flag] =
+    &[Flag::new("folder", Value), Flag::new("disk-megabytes", Value), Flag::new("json", Switch)];

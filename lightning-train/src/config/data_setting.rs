@@ -26,9 +26,7 @@ impl Setting for Blend {
         };
         let prefixes: Vec<String> = Setting::from_value(prefixes)?;
         let weights: Option<Vec<f64>> = Setting::from_value(weights)?;
-        let fits = weights
-            .as_ref()
-            .is_none_or(|w| w.len() == prefixes.len() && w.iter().all(|w| *w > 0.0));
+        let fits = weights.as_ref().is_none_or(|w| w.len() == prefixes.len() && w.iter().all(|w| *w > 0.0));
         (!prefixes.is_empty() && fits).then_some(Self { prefixes, weights })
     }
 

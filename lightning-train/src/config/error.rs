@@ -62,22 +62,12 @@ pub enum ConfigError {
 impl ConfigError {
     /// A usage error.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self::Usage {
-            message: message.into(),
-        }
+        Self::Usage { message: message.into() }
     }
 
     /// A refused value.
-    pub fn invalid(
-        key: impl Into<String>,
-        value: impl ToString,
-        reason: impl Into<String>,
-    ) -> Self {
-        Self::Invalid {
-            key: key.into(),
-            value: value.to_string(),
-            reason: reason.into(),
-        }
+    pub fn invalid(key: impl Into<String>, value: impl ToString, reason: impl Into<String>) -> Self {
+        Self::Invalid { key: key.into(), value: value.to_string(), reason: reason.into() }
     }
 }
 
@@ -85,26 +75,13 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Grammar { key, text, reason } => {
-                write!(
-                    f,
-                    "{key}={text}: {reason}; `--help` shows how values are written"
-                )
+                write!(f, "{key}={text}: {reason}; `--help` shows how values are written")
             }
-            Self::Type {
-                key,
-                value,
-                found,
-                expected,
-            } => {
+            Self::Type { key, value, found, expected } => {
                 write!(f, "{key} = {value}: expected {expected}, found {found}")
             }
             Self::Invalid { key, value, reason } => write!(f, "{key} = {value}: {reason}"),
-            Self::Unknown {
-                what,
-                name,
-                nearest,
-                hint,
-            } => {
+            Self::Unknown { what, name, nearest, hint } => {
                 write!(f, "no {what} is named `{name}`")?;
                 if !nearest.is_empty() {
                     write!(f, "; nearest: {}", nearest.join(", "))?;

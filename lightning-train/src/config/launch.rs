@@ -19,18 +19,17 @@ pub struct Launch {
 impl Launch {
     /// One rank, started alone.
     pub fn single() -> Self {
-        Self {
-            world_size: 1,
-            source: "one process".into(),
-            assumed: false,
-            warning: None,
-        }
+        Self { world_size: 1, source: "one process".into(), assumed: false, warning: None }
     }
 }
 
 fn count(name: &str, text: &str) -> Result<usize, ConfigError> {
     text.trim().parse::<usize>().ok().filter(|n| *n > 0).ok_or_else(|| {
-        ConfigError::invalid(name, text, "this environment variable must be a number of ranks from 1; unset it or fix the launcher")
+        ConfigError::invalid(
+            name,
+            text,
+            "this environment variable must be a number of ranks from 1; unset it or fix the launcher",
+        )
     })
 }
 
@@ -44,12 +43,7 @@ fn count(name: &str, text: &str) -> Result<usize, ConfigError> {
 pub fn detect(environment: &dyn Fn(&str) -> Option<String>) -> Result<Launch, ConfigError> {
     let with = |name: &str, text: &str| {
         let source = format!("{name}={}", text.trim());
-        Ok(Launch {
-            world_size: count(name, text)?,
-            source,
-            assumed: false,
-            warning: None,
-        })
+        Ok(Launch { world_size: count(name, text)?, source, assumed: false, warning: None })
     };
     if let Some(text) = environment("WORLD_SIZE") {
         return with("WORLD_SIZE", &text);
@@ -91,15 +85,9 @@ pub fn parallel_sizes(config: &RunConfig) -> Vec<(String, usize)> {
         m.pipeline_model_parallel_size,
         m.context_parallel_size,
         m.expert_model_parallel_size,
-        m.expert_tensor_parallel_size
-            .unwrap_or(m.tensor_model_parallel_size),
+        m.expert_tensor_parallel_size.unwrap_or(m.tensor_model_parallel_size),
     ];
-    SIZES
-        .iter()
-        .zip(sizes)
-        .filter(|(_, n)| *n > 1)
-        .map(|(name, n)| (format!("model.{name}"), n))
-        .collect()
+    SIZES.iter().zip(sizes).filter(|(_, n)| *n > 1).map(|(name, n)| (format!("model.{name}"), n)).collect()
 }
 
 /// Ranks that share one copy of the dense weights' work: tensor x pipeline x context.
@@ -111,18 +99,13 @@ pub fn model_parallel_size(config: &RunConfig) -> usize {
 /// Ranks that hold one copy of all experts: expert x expert-tensor x pipeline.
 pub fn expert_parallel_size(config: &RunConfig) -> usize {
     let m = &config.model;
-    let expert_tensor = m
-        .expert_tensor_parallel_size
-        .unwrap_or(m.tensor_model_parallel_size);
+    let expert_tensor = m.expert_tensor_parallel_size.unwrap_or(m.tensor_model_parallel_size);
     m.expert_model_parallel_size * expert_tensor * m.pipeline_model_parallel_size
 }
 
 /// The smallest number of ranks that the layout fits on.
 pub fn smallest_world(config: &RunConfig) -> usize {
-    lcm(
-        model_parallel_size(config).max(1),
-        expert_parallel_size(config).max(1),
-    )
+    lcm(model_parallel_size(config).max(1), expert_parallel_size(config).max(1))
 }
 
 /// Greatest common divisor.
@@ -151,10 +134,7 @@ pub fn refuse_more_than_one_rank(config: &RunConfig, launch: &Launch) -> Result<
     if sizes.is_empty() {
         return Ok(());
     }
-    let named: Vec<String> = sizes
-        .iter()
-        .map(|(key, n)| format!("{key} = {n}"))
-        .collect();
+    let named: Vec<String> = sizes.iter().map(|(key, n)| format!("{key} = {n}")).collect();
     let way_out: Vec<String> = sizes.iter().map(|(key, _)| format!("{key}=1")).collect();
     Err(ConfigError::usage(format!(
         "this layout needs at least {} ranks ({}), and this version trains on one. To run it on one rank add\n    {}\n\
@@ -170,46 +150,21 @@ mod tests {
     use super::*;
 
     fn detect_from(pairs: &[(&str, &str)]) -> Result<Launch, ConfigError> {
-        detect(&|name| {
-            pairs
-                .iter()
-                .find(|(n, _)| *n == name)
-                .map(|(_, v)| v.to_string())
-        })
+        detect(&|name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| v.to_string()))
     }
 
     #[test]
     fn the_environment_says_how_many_ranks() {
         assert_eq!(detect_from(&[]).unwrap().world_size, 1);
-        assert_eq!(
-            detect_from(&[("WORLD_SIZE", "4"), ("SLURM_NTASKS", "8")])
-                .unwrap()
-                .world_size,
-            4
-        );
-        let step = [
-            ("SLURM_NTASKS", "8"),
-            ("SLURM_PROCID", "0"),
-            ("SLURM_STEP_ID", "0"),
-        ];
+        assert_eq!(detect_from(&[("WORLD_SIZE", "4"), ("SLURM_NTASKS", "8")]).unwrap().world_size, 4);
+        let step = [("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0"), ("SLURM_STEP_ID", "0")];
         assert_eq!(detect_from(&step).unwrap().world_size, 8);
         let batch = detect_from(&step[..2]).unwrap();
         assert_eq!(batch.world_size, 1);
         assert!(batch.warning.unwrap().contains("srun"));
-        assert_eq!(
-            detect_from(&[("OMPI_COMM_WORLD_SIZE", "2")])
-                .unwrap()
-                .world_size,
-            2
-        );
+        assert_eq!(detect_from(&[("OMPI_COMM_WORLD_SIZE", "2")]).unwrap().world_size, 2);
         for bad in ["", "0", "-1", "two", "1.5"] {
-            assert!(
-                detect_from(&[("WORLD_SIZE", bad)])
-                    .unwrap_err()
-                    .to_string()
-                    .contains("WORLD_SIZE"),
-                "{bad}"
-            );
+            assert!(detect_from(&[("WORLD_SIZE", bad)]).unwrap_err().to_string().contains("WORLD_SIZE"), "{bad}");
         }
     }
 
@@ -222,12 +177,7 @@ mod tests {
         assert_eq!(smallest_world(&config), 8);
         config.model.context_parallel_size = 3;
         assert_eq!(smallest_world(&config), 24);
-        let message = refuse_more_than_one_rank(&config, &Launch::single())
-            .unwrap_err()
-            .to_string();
-        assert!(
-            message.contains("model.context_parallel_size=1 model.expert_model_parallel_size=1"),
-            "{message}"
-        );
+        let message = refuse_more_than_one_rank(&config, &Launch::single()).unwrap_err().to_string();
+        assert!(message.contains("model.context_parallel_size=1 model.expert_model_parallel_size=1"), "{message}");
     }
 }

@@ -2,8 +2,7 @@
 
 use lightning_core::CoreError;
 use lightning_core::config::{
-    AttentionConfig, LayerKind, MambaConfig, ModelConfig, MoeConfig, MtpConfig, format_pattern,
-    parse_pattern,
+    AttentionConfig, LayerKind, MambaConfig, ModelConfig, MoeConfig, MtpConfig, format_pattern, parse_pattern,
 };
 
 use super::choices::*;
@@ -209,10 +208,8 @@ impl ModelSection {
         self.refuse_unsupported()?;
         let layers = layers_of("model.hybrid_layer_pattern", &self.hybrid_layer_pattern)?;
         if let Some(n) = self.num_layers.filter(|n| *n != layers.len()) {
-            let reason = format!(
-                "model.hybrid_layer_pattern has {} layers; give both or only the pattern",
-                layers.len()
-            );
+            let reason =
+                format!("model.hybrid_layer_pattern has {} layers; give both or only the pattern", layers.len());
             return Err(ConfigError::invalid("model.num_layers", n, reason));
         }
         let mtp = match (&self.mtp_hybrid_override_pattern, self.mtp_num_layers) {
@@ -221,17 +218,12 @@ impl ModelSection {
                 Some(MtpConfig { layers, depth })
             }
             (None, Some(depth)) if depth > 0 => {
-                let reason =
-                    "the MTP block needs model.mtp_hybrid_override_pattern, for example \"*E\"";
+                let reason = "the MTP block needs model.mtp_hybrid_override_pattern, for example \"*E\"";
                 return Err(ConfigError::invalid("model.mtp_num_layers", depth, reason));
             }
             _ => None,
         };
-        let all: Vec<LayerKind> = layers
-            .iter()
-            .chain(mtp.iter().flat_map(|m| &m.layers))
-            .copied()
-            .collect();
+        let all: Vec<LayerKind> = layers.iter().chain(mtp.iter().flat_map(|m| &m.layers)).copied().collect();
         let has = |kind: LayerKind| all.contains(&kind);
         let config = ModelConfig {
             vocab: self.vocab_size,
@@ -320,16 +312,11 @@ impl ModelSection {
             if let Some(Value::Int(size)) = self.get(field.name)
                 && size > 1 << 24
             {
-                return Err(ConfigError::invalid(
-                    format!("model.{}", field.name),
-                    size,
-                    "must not exceed 2^24",
-                ));
+                return Err(ConfigError::invalid(format!("model.{}", field.name), size, "must not exceed 2^24"));
             }
         }
-        let refuse = |key: &str, value: String, reason: &str| {
-            Err(ConfigError::invalid(format!("model.{key}"), value, reason))
-        };
+        let refuse =
+            |key: &str, value: String, reason: &str| Err(ConfigError::invalid(format!("model.{key}"), value, reason));
         if let Some(size) = self.moe_latent_size {
             return refuse(
                 "moe_latent_size",
@@ -345,41 +332,22 @@ impl ModelSection {
             );
         }
         if let Some(z) = self.moe_z_loss_coeff.filter(|z| *z != 0.0) {
-            return refuse(
-                "moe_z_loss_coeff",
-                z.to_string(),
-                "the router z-loss is not supported; set it to null",
-            );
+            return refuse("moe_z_loss_coeff", z.to_string(), "the router z-loss is not supported; set it to null");
         }
         for (key, value) in [
             ("moe_router_num_groups", self.moe_router_num_groups),
             ("moe_router_group_topk", self.moe_router_group_topk),
         ] {
             if value != 1 {
-                return refuse(
-                    key,
-                    value.to_string(),
-                    "group-limited routing is not supported; set it to 1",
-                );
+                return refuse(key, value.to_string(), "group-limited routing is not supported; set it to 1");
             }
         }
         if self.moe_router_dtype != DType::F32 {
-            return refuse(
-                "moe_router_dtype",
-                self.moe_router_dtype.to_string(),
-                "the router always computes in f32",
-            );
+            return refuse("moe_router_dtype", self.moe_router_dtype.to_string(), "the router always computes in f32");
         }
-        for (key, value) in [
-            ("hidden_dropout", self.hidden_dropout),
-            ("attention_dropout", self.attention_dropout),
-        ] {
+        for (key, value) in [("hidden_dropout", self.hidden_dropout), ("attention_dropout", self.attention_dropout)] {
             if value != 0.0 {
-                return refuse(
-                    key,
-                    value.to_string(),
-                    "the family trains without dropout; set it to 0",
-                );
+                return refuse(key, value.to_string(), "the family trains without dropout; set it to 0");
             }
         }
         if !self.mtp_use_repeated_layer && self.mtp_num_layers.is_some_and(|d| d > 1) {
@@ -394,18 +362,15 @@ impl ModelSection {
 }
 
 fn layers_of(key: &str, pattern: &str) -> Result<Vec<LayerKind>, ConfigError> {
-    parse_pattern(pattern)
-        .map_err(|e| ConfigError::invalid(key, format!("\"{pattern}\""), e.to_string()))
+    parse_pattern(pattern).map_err(|e| ConfigError::invalid(key, format!("\"{pattern}\""), e.to_string()))
 }
 
 /// Core checks name Hugging Face keys; they are put into this section, under the name that the section uses.
 fn from_core(error: CoreError) -> ConfigError {
     match error {
-        CoreError::Config { key, value, reason } => ConfigError::invalid(
-            super::aliases::canonical(&format!("model.{key}")),
-            value,
-            reason,
-        ),
+        CoreError::Config { key, value, reason } => {
+            ConfigError::invalid(super::aliases::canonical(&format!("model.{key}")), value, reason)
+        }
         other => ConfigError::usage(other.to_string()),
     }
 }

@@ -26,17 +26,8 @@ const LONGEST: usize = 200;
 
 /// The `count` names of `known` that are nearest to `name`, best first. For dotted names the last part decides first, so
 /// that `model.lr` finds `optimizer.lr`.
-pub fn nearest<'a>(
-    name: &str,
-    known: impl IntoIterator<Item = &'a str>,
-    count: usize,
-) -> Vec<String> {
-    let name: String = name
-        .chars()
-        .take(LONGEST)
-        .collect::<String>()
-        .to_lowercase()
-        .replace('-', "_");
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, count: usize) -> Vec<String> {
+    let name: String = name.chars().take(LONGEST).collect::<String>().to_lowercase().replace('-', "_");
     let last = |s: &str| s.rsplit('.').next().unwrap_or("").to_string();
     let name_last = last(&name);
     let mut scored: Vec<(usize, String)> = known
@@ -45,28 +36,16 @@ pub fn nearest<'a>(
             let plain = candidate.to_lowercase().replace('-', "_");
             let candidate_last = last(&plain);
             let whole = 2 * distance(&name, &plain);
-            let other_section = if plain.split('.').next() == name.split('.').next() {
-                0
-            } else {
-                3
-            };
+            let other_section = if plain.split('.').next() == name.split('.').next() { 0 } else { 3 };
             let part = 2 * distance(&name_last, &candidate_last) + 1 + other_section;
             // A name that was typed as a piece of the real one ("bias_update_rate") is a good guess too.
-            let piece = if name_last.len() >= 4 && candidate_last.contains(&name_last) {
-                4
-            } else {
-                usize::MAX
-            };
+            let piece = if name_last.len() >= 4 && candidate_last.contains(&name_last) { 4 } else { usize::MAX };
             (whole.min(part).min(piece), candidate.to_string())
         })
         .collect();
     scored.sort();
     scored.dedup_by(|a, b| a.1 == b.1);
-    scored
-        .into_iter()
-        .take(count)
-        .map(|(_, name)| name)
-        .collect()
+    scored.into_iter().take(count).map(|(_, name)| name).collect()
 }
 
 #[cfg(test)]
@@ -75,19 +54,11 @@ mod tests {
 
     #[test]
     fn typing_errors_find_their_name() {
-        let keys = [
-            "optimizer.lr",
-            "optimizer.min_lr",
-            "train.train_iters",
-            "model.moe_router_bias_update_rate",
-        ];
+        let keys = ["optimizer.lr", "optimizer.min_lr", "train.train_iters", "model.moe_router_bias_update_rate"];
         assert_eq!(nearest("optimizer.rl", keys, 1), ["optimizer.lr"]);
         assert_eq!(nearest("model.lr", keys, 1), ["optimizer.lr"]);
         assert_eq!(nearest("train.trian_iters", keys, 1), ["train.train_iters"]);
-        assert_eq!(
-            nearest("model.bias_update_rate", keys, 1),
-            ["model.moe_router_bias_update_rate"]
-        );
+        assert_eq!(nearest("model.bias_update_rate", keys, 1), ["model.moe_router_bias_update_rate"]);
         assert_eq!(nearest("", keys, 3).len(), 3);
         assert_eq!(nearest(&"x".repeat(100_000), keys, 2).len(), 2);
     }

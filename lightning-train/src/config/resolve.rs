@@ -86,9 +86,7 @@ pub struct Resolved {
 impl Resolved {
     /// Where the value of a setting comes from.
     pub fn origin(&self, key: &str) -> &Origin {
-        self.origins
-            .get(aliases::canonical(key))
-            .unwrap_or(&Origin::Default)
+        self.origins.get(aliases::canonical(key)).unwrap_or(&Origin::Default)
     }
 
     /// Data-parallel ranks of the launch.
@@ -115,12 +113,7 @@ impl Default for Layers {
 impl Layers {
     /// Defaults only.
     pub fn new() -> Self {
-        Self {
-            config: RunConfig::default(),
-            origins: BTreeMap::new(),
-            notes: Vec::new(),
-            recipe: None,
-        }
+        Self { config: RunConfig::default(), origins: BTreeMap::new(), notes: Vec::new(), recipe: None }
     }
 
     pub(super) fn origin(&self, key: &str) -> &Origin {
@@ -134,16 +127,8 @@ impl Layers {
     pub fn recipe(&mut self, name: &str) -> Result<(), ConfigError> {
         let recipe = recipes::find(name)?;
         recipe.apply(self)?;
-        self.set(
-            "run.recipe",
-            &Value::Str(recipe.name.into()),
-            Origin::Recipe(recipe.name),
-        )?;
-        self.set(
-            "run.mode",
-            &Value::Str(recipe.mode.name().into()),
-            Origin::Recipe(recipe.name),
-        )?;
+        self.set("run.recipe", &Value::Str(recipe.name.into()), Origin::Recipe(recipe.name))?;
+        self.set("run.mode", &Value::Str(recipe.mode.name().into()), Origin::Recipe(recipe.name))?;
         self.recipe = Some(recipe);
         Ok(())
     }
@@ -153,10 +138,8 @@ impl Layers {
     /// # Errors
     /// Unreadable file, bad TOML, unknown keys, wrong types; all with the path.
     pub fn file(&mut self, path: &str) -> Result<(), ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|e| ConfigError::File {
-            path: path.into(),
-            reason: format!("cannot be read: {e}"),
-        })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| ConfigError::File { path: path.into(), reason: format!("cannot be read: {e}") })?;
         file::apply(self, path, &text)
     }
 
@@ -198,16 +181,9 @@ impl Layers {
             return Err(unknown_key(key));
         }
         let takes_text = field.is_some_and(|f| (f.takes_text)());
-        let parsed = if takes_text {
-            Value::parse_text(text)
-        } else {
-            Value::parse(text)
-        };
-        let value = parsed.map_err(|e| ConfigError::Grammar {
-            key: key.into(),
-            text: text.into(),
-            reason: e.to_string(),
-        })?;
+        let parsed = if takes_text { Value::parse_text(text) } else { Value::parse(text) };
+        let value =
+            parsed.map_err(|e| ConfigError::Grammar { key: key.into(), text: text.into(), reason: e.to_string() })?;
         self.set(key, &value, origin)
     }
 
@@ -217,9 +193,7 @@ impl Layers {
     /// No `=`, a key with a Hydra prefix, and as [`Layers::set_text`].
     pub fn set_override(&mut self, text: &str) -> Result<(), ConfigError> {
         let Some((key, value)) = text.split_once('=') else {
-            return Err(ConfigError::usage(format!(
-                "`{text}` is not an override; write section.key=value"
-            )));
+            return Err(ConfigError::usage(format!("`{text}` is not an override; write section.key=value")));
         };
         let key = key.trim();
         if let Some(plain) = key.strip_prefix(['+', '~']) {
@@ -263,33 +237,20 @@ impl Layers {
     ) -> Result<Resolved, ConfigError> {
         derive::apply(&mut self, &launch, environment)?;
         check::check(&self.config, &launch)?;
-        Ok(Resolved {
-            config: self.config,
-            launch,
-            recipe: self.recipe,
-            notes: self.notes,
-            origins: self.origins,
-        })
+        Ok(Resolved { config: self.config, launch, recipe: self.recipe, notes: self.notes, origins: self.origins })
     }
 }
 
 /// Whether settings or aliases begin with `key.` and none is named `key` with a value of its own that is a map.
 fn is_group(key: &str) -> bool {
-    let begins = |name: &str| {
-        name.strip_prefix(key)
-            .is_some_and(|rest| rest.starts_with('.'))
-    };
+    let begins = |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
     RunConfig::field(key).is_none()
-        && (RunConfig::keys().any(|name| begins(&name))
-            || aliases::ALIASES.iter().any(|(alias, _)| begins(alias)))
+        && (RunConfig::keys().any(|name| begins(&name)) || aliases::ALIASES.iter().any(|(alias, _)| begins(alias)))
 }
 
 fn unknown_key(key: &str) -> ConfigError {
     let keys: Vec<String> = RunConfig::keys().collect();
-    let known = keys
-        .iter()
-        .map(String::as_str)
-        .chain(aliases::ALIASES.iter().map(|(alias, _)| *alias));
+    let known = keys.iter().map(String::as_str).chain(aliases::ALIASES.iter().map(|(alias, _)| *alias));
     ConfigError::Unknown {
         what: "setting",
         name: key.into(),

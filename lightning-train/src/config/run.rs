@@ -40,6 +40,12 @@ section! {
         max_nonfinite_steps: u64 = 10,
         /// Save and stop after this many minutes.
         exit_duration_in_mins: Option<u64> = None,
+        /// Save and stop after this time, with exit code 75: 3h50m, 45m, 90s; counted from the start of the program.
+        exit_after: Option<String> = None,
+        /// Train on the first batch again and again: the loss must fall to almost nothing.
+        overfit_batch: bool = false,
+        /// When a step has gradients that are not finite, find the operation that made the first such value.
+        check_finite: bool = false,
         /// Save and stop at the first step that is a multiple of this.
         exit_interval: Option<u64> = None,
         /// Save and stop on SIGTERM and SIGUSR1.
@@ -266,6 +272,20 @@ section! {
         log_throughput: bool = true,
         /// Timers in the event files.
         log_timers_to_tensorboard: bool = false,
+        /// Steps between samples of text; null is off.
+        sample_interval: Option<u64> = None,
+        /// Tokens of a sample.
+        sample_tokens: usize = 48,
+        /// 0 writes the likeliest token, else tokens are drawn at this temperature.
+        sample_temperature: f64 = 0.0,
+        /// Text that samples go on from; empty begins a document.
+        sample_prompt: String = String::new(),
+        /// A loss or gradient norm this many standard deviations above the last 64 steps is an anomaly; 0 is off.
+        spike_zscore: f64 = 6.0,
+        /// Steps whose documents are named in the event of an anomaly.
+        anomaly_batches: usize = 4,
+        /// A step that waits longer than this for data is an anomaly; 0 is off.
+        data_stall_seconds: f64 = 30.0,
     }
 }
 
@@ -496,9 +516,9 @@ run_config! {
 impl RunConfig {
     /// Every setting as `section.name`, in the order in which they are shown.
     pub fn keys() -> impl Iterator<Item = String> {
-        Self::sections().into_iter().flat_map(|(section, fields)| {
-            fields.iter().map(move |f| format!("{section}.{}", f.name))
-        })
+        Self::sections()
+            .into_iter()
+            .flat_map(|(section, fields)| fields.iter().map(move |f| format!("{section}.{}", f.name)))
     }
 
     /// The description of a setting.

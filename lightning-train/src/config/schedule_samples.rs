@@ -20,27 +20,10 @@ impl RunConfig {
     pub fn schedule_samples(&self) -> ScheduleSamples {
         let batch = self.train.global_batch_size;
         let steps = self.scheduler.max_steps.unwrap_or(self.train.train_iters);
-        let decay = self
-            .scheduler
-            .lr_decay_iters
-            .unwrap_or(steps)
-            .saturating_mul(batch);
-        let warmup = self
-            .scheduler
-            .lr_warmup_iters
-            .saturating_mul(batch)
-            .min(decay.saturating_sub(1));
-        let wsd_decay = self
-            .scheduler
-            .lr_wsd_decay_iters
-            .unwrap_or(0)
-            .saturating_mul(batch);
-        ScheduleSamples {
-            warmup,
-            decay,
-            wsd_decay,
-            weight_decay: steps.saturating_mul(batch),
-        }
+        let decay = self.scheduler.lr_decay_iters.unwrap_or(steps).saturating_mul(batch);
+        let warmup = self.scheduler.lr_warmup_iters.saturating_mul(batch).min(decay.saturating_sub(1));
+        let wsd_decay = self.scheduler.lr_wsd_decay_iters.unwrap_or(0).saturating_mul(batch);
+        ScheduleSamples { warmup, decay, wsd_decay, weight_decay: steps.saturating_mul(batch) }
     }
 }
 

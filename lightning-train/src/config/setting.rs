@@ -139,17 +139,10 @@ impl Setting for BTreeMap<String, String> {
             Value::Int(_) | Value::Float(_) => Some(v.to_string()),
             _ => None,
         };
-        items
-            .iter()
-            .map(|(k, v)| Some((k.clone(), text(v)?)))
-            .collect()
+        items.iter().map(|(k, v)| Some((k.clone(), text(v)?))).collect()
     }
     fn to_value(&self) -> Value {
-        Value::Map(
-            self.iter()
-                .map(|(k, v)| (k.clone(), Value::Str(v.clone())))
-                .collect(),
-        )
+        Value::Map(self.iter().map(|(k, v)| (k.clone(), Value::Str(v.clone()))).collect())
     }
 }
 

@@ -61,10 +61,7 @@ impl Value {
         let trimmed = text.trim();
         match trimmed.chars().next() {
             Some('[' | '{' | '"' | '\'') => {
-                let mut parser = Parser {
-                    chars: text.chars().collect(),
-                    at: 0,
-                };
+                let mut parser = Parser { chars: text.chars().collect(), at: 0 };
                 let value = parser.value(0)?;
                 parser.blanks();
                 match parser.peek() {
@@ -137,10 +134,7 @@ fn number(text: &str) -> Option<Value> {
     if !mantissa_ok || !exponent_ok {
         return None;
     }
-    text.parse::<f64>()
-        .ok()
-        .filter(|v| v.is_finite())
-        .map(Value::Float)
+    text.parse::<f64>().ok().filter(|v| v.is_finite()).map(Value::Float)
 }
 
 struct Parser {
@@ -160,10 +154,7 @@ impl Parser {
     }
 
     fn error(&self, reason: impl Into<String>) -> GrammarError {
-        GrammarError {
-            position: self.at,
-            reason: reason.into(),
-        }
+        GrammarError { position: self.at, reason: reason.into() }
     }
 
     fn value(&mut self, depth: usize) -> Result<Value, GrammarError> {
@@ -211,10 +202,7 @@ impl Parser {
                 _ => self.bare_element(&['=', ':', ',', '}', ']'])?,
             };
             if items.iter().any(|(k, _)| *k == key) {
-                return Err(GrammarError {
-                    position: start,
-                    reason: format!("key `{key}` is there twice"),
-                });
+                return Err(GrammarError { position: start, reason: format!("key `{key}` is there twice") });
             }
             self.blanks();
             if !matches!(self.peek(), Some('=' | ':')) {
@@ -267,31 +255,22 @@ impl Parser {
                 Some(c @ ('"' | '\\')) => text.push(c),
                 Some('u') => {
                     let hex: String = self.chars.iter().skip(self.at).take(4).collect();
-                    let code = u32::from_str_radix(&hex, 16)
-                        .ok()
-                        .filter(|_| hex.len() == 4 && !hex.starts_with('+'));
+                    let code = u32::from_str_radix(&hex, 16).ok().filter(|_| hex.len() == 4 && !hex.starts_with('+'));
                     match code.and_then(char::from_u32) {
                         Some(c) => text.push(c),
                         None => {
-                            return Err(
-                                self.error("`\\u` needs four hexadecimal digits of a character")
-                            );
+                            return Err(self.error("`\\u` needs four hexadecimal digits of a character"));
                         }
                     }
                     self.at += 4;
                 }
                 _ => {
                     self.at -= 1;
-                    return Err(
-                        self.error("unknown escape; known are \\\" \\\\ \\n \\r \\t \\uHHHH")
-                    );
+                    return Err(self.error("unknown escape; known are \\\" \\\\ \\n \\r \\t \\uHHHH"));
                 }
             }
         }
-        Err(GrammarError {
-            position: start,
-            reason: format!("the quote {quote} is not closed"),
-        })
+        Err(GrammarError { position: start, reason: format!("the quote {quote} is not closed") })
     }
 
     fn bare_element(&mut self, ends: &[char]) -> Result<String, GrammarError> {
@@ -305,10 +284,7 @@ impl Parser {
         let text: String = self.chars[start..self.at].iter().collect();
         let text = text.trim();
         if text.is_empty() {
-            return Err(GrammarError {
-                position: start,
-                reason: "an element is missing here".into(),
-            });
+            return Err(GrammarError { position: start, reason: "an element is missing here".into() });
         }
         Ok(text.to_string())
     }
@@ -316,8 +292,7 @@ impl Parser {
 
 /// Whether a text reads back as itself without quotes wherever it stands.
 fn is_plain(text: &str) -> bool {
-    let safe =
-        |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '*' | '+' | '@');
+    let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '*' | '+' | '@');
     !text.is_empty() && text.chars().all(safe) && matches!(bare(text), Value::Str(_))
 }
 
@@ -341,11 +316,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
-    if is_plain(text) {
-        f.write_str(text)
-    } else {
-        f.write_str(&quoted(text))
-    }
+    if is_plain(text) { f.write_str(text) } else { f.write_str(&quoted(text)) }
 }
 
 /// Prints a value so that [`Value::parse`] reads the same value back.

@@ -67,10 +67,7 @@ fn kind_of(config: &ModelConfig, name: &str) -> String {
 
 impl Census {
     /// Counts tensors (name, type, shape) against a model.
-    pub fn take<'t>(
-        config: &ModelConfig,
-        found: impl Iterator<Item = (&'t str, Dtype, &'t [usize])>,
-    ) -> Self {
+    pub fn take<'t>(config: &ModelConfig, found: impl Iterator<Item = (&'t str, Dtype, &'t [usize])>) -> Self {
         let layout = Layout::new(config);
         let found: BTreeMap<&str, (Dtype, &[usize])> = found.map(|(n, t, s)| (n, (t, s))).collect();
         let mut census = Self::default();
@@ -82,10 +79,7 @@ impl Census {
                 continue;
             };
             if **shape != part.shape {
-                census.shapes.push(format!(
-                    "{} has shape {shape:?}, the model needs {:?}",
-                    part.name, part.shape
-                ));
+                census.shapes.push(format!("{} has shape {shape:?}, the model needs {:?}", part.name, part.shape));
             }
             let kind = kind_of(config, &part.name);
             let position = census.rows.iter().position(|(k, _)| *k == kind).unwrap_or_else(|| {

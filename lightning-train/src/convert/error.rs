@@ -81,11 +81,9 @@ impl fmt::Display for ConvertError {
                 target.display(),
                 source.display()
             ),
-            Self::Busy(path) => write!(
-                f,
-                "another process is converting to {}; wait for it, or name another place",
-                path.display()
-            ),
+            Self::Busy(path) => {
+                write!(f, "another process is converting to {}; wait for it, or name another place", path.display())
+            }
             Self::Census { path, differences, hint } => {
                 write!(f, "{} has {} differences:", path.display(), differences.len())?;
                 for difference in differences.iter().take(12) {

@@ -22,6 +22,9 @@ use std::time::UNIX_EPOCH;
 /// Largest file of an imported checkpoint, in bytes: small enough that a killed conversion loses little.
 const SHARD_BYTES: u64 = 2_000_000_000;
 
+/// What an imported checkpoint was made from, to tell whether an interrupted import was this one.
+const MADE_FROM: &str = "import.json";
+
 /// What a conversion did.
 #[derive(Debug, Clone)]
 pub struct Report {
@@ -51,7 +54,9 @@ impl Report {
             eprintln!("note: {note}");
         }
         for (name, n) in &self.saturated {
-            eprintln!("note: {n} elements of {name} were beyond the range of the new type and became its largest value");
+            eprintln!(
+                "note: {n} elements of {name} were beyond the range of the new type and became its largest value"
+            );
         }
         if let Some(folder) = &self.folder {
             eprintln!("wrote {}", folder.display());
@@ -76,9 +81,9 @@ pub(super) fn named_dtype(name: Option<&str>) -> Result<Option<Dtype>, ConvertEr
         Some("bfloat16" | "bf16") => Ok(Some(Dtype::BF16)),
         Some("float16" | "fp16" | "f16") => Ok(Some(Dtype::F16)),
         Some("float32" | "fp32" | "f32") => Ok(Some(Dtype::F32)),
-        Some(other) => Err(ConvertError::Flag(format!(
-            "--torch-dtype {other} is not possible: bfloat16, float16 or float32"
-        ))),
+        Some(other) => {
+            Err(ConvertError::Flag(format!("--torch-dtype {other} is not possible: bfloat16, float16 or float32")))
+        }
     }
 }
 
@@ -121,9 +126,6 @@ pub fn run(args: &ImportArgs) -> Result<Report, ConvertError> {
     refuse_same_place(&source, &target)?;
     fs::create_dir_all(root).map_err(|e| CheckpointError::io("create", root, e))?;
     recover(&target)?;
-    if target.exists() && !args.overwrite {
-        return Err(ConvertError::Exists(target));
-    }
     let config = folder.config.clone();
     let skip: BTreeSet<&String> = census.unexpected.iter().collect();
     let plans = stream::fill(jobs(&config, &folder, &skip, dtype), SHARD_BYTES, &shard_name);
@@ -131,6 +133,15 @@ pub fn run(args: &ImportArgs) -> Result<Report, ConvertError> {
         "source": fingerprint(&folder), "target": "import", "dtype": args.torch_dtype,
         "files": plans.iter().map(|p| (p.file.clone(), p.jobs.iter().map(|j| &j.key).collect::<Vec<_>>())).collect::<Vec<_>>(),
     });
+    if target.exists() && !args.overwrite {
+        // Without the tracker an earlier process ended between its last two steps; the rest of its work is done.
+        let made_from = json::read::<serde_json::Value>(&target.join(MADE_FROM));
+        if root.join(TRACKER).exists() || made_from != Some(fingerprint) {
+            return Err(ConvertError::Exists(target));
+        }
+        replace_file(&root.join(TRACKER), b"0")?;
+        return Ok(Report { census, folder: Some(target), saturated: BTreeMap::new(), notes });
+    }
     let draft = Draft::open(&root.join(".iter_0000000.import"), &fingerprint)?;
     let side_files = folder.side_files().map_err(|e| CheckpointError::io("list", &source, e))?;
     let weights = Weights::Hf(folder);
@@ -162,6 +173,7 @@ pub fn run(args: &ImportArgs) -> Result<Report, ConvertError> {
     if copied > 0 {
         notes.push(format!("{copied} side files were copied unchanged"));
     }
+    json::write(&draft.folder.join(MADE_FROM), &fingerprint)?;
     Checkpoint::open(&draft.folder, &[])?;
     draft.clear()?;
     sync_folder(&draft.folder)?;
@@ -217,12 +229,7 @@ fn check_census(folder: &mut HfFolder, not_strict: bool, notes: &mut Vec<String>
     Err(ConvertError::Census { path: folder.path.clone(), differences: census.differences(), hint })
 }
 
-fn jobs(
-    config: &HfConfig,
-    folder: &HfFolder,
-    skip: &BTreeSet<&String>,
-    dtype: Option<Dtype>,
-) -> Vec<Job<'static>> {
+fn jobs(config: &HfConfig, folder: &HfFolder, skip: &BTreeSet<&String>, dtype: Option<Dtype>) -> Vec<Job<'static>> {
     let layout = Layout::new(&config.model);
     let wanted = layout.parts().filter(|(_, part)| !skip.contains(&part.name));
     wanted

@@ -211,8 +211,8 @@ pub fn workers(wanted: Option<usize>) -> Result<usize, ConvertError> {
 pub fn progress_bar(plans: &[FilePlan<'_>], shown: bool) -> ProgressBar {
     let total = plans.iter().flat_map(|p| &p.jobs).map(Job::bytes).sum();
     let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
-        .expect("a valid template");
+    let style =
+        ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}").expect("a valid template");
     ProgressBar::with_draw_target(Some(total), target).with_style(style)
 }
 
@@ -247,8 +247,9 @@ pub fn write_files(
             match outcome {
                 Ok(receipt) => done.lock().expect("no worker panics with the lock")[index] = Some(receipt),
                 Err(error) => {
-                    stop.store(true, Ordering::Relaxed);
+                    // First the error, then the sign to stop: a worker that stops has none of its own to tell.
                     failure.lock().expect("no worker panics with the lock").get_or_insert(error);
+                    stop.store(true, Ordering::Relaxed);
                 }
             }
         }
@@ -328,8 +329,11 @@ fn copy(
         if at >= wanted {
             // Read to the end all the same: the checksum covers everything.
         } else if let Some(delta) = job.delta {
-            cast::to_f32(job.from, &buffers.read, &mut buffers.floats)
-                .ok_or(ConvertError::Cast { tensor: job.name.clone(), from: job.from, to: Dtype::F32 })?;
+            cast::to_f32(job.from, &buffers.read, &mut buffers.floats).ok_or(ConvertError::Cast {
+                tensor: job.name.clone(),
+                from: job.from,
+                to: Dtype::F32,
+            })?;
             delta.add(&mut buffers.floats, at / row);
             buffers.out.clear();
             saturated += cast::from_f32(&buffers.floats, job.to, &mut buffers.out);
@@ -338,8 +342,7 @@ fn copy(
             writer.write(&buffers.read)?;
         } else {
             buffers.out.clear();
-            saturated +=
-                cast::convert(job.from, job.to, &buffers.read, &mut buffers.floats, &mut buffers.out);
+            saturated += cast::convert(job.from, job.to, &buffers.read, &mut buffers.floats, &mut buffers.out);
             writer.write(&buffers.out)?;
         }
         if at < wanted {

@@ -25,12 +25,7 @@ pub fn family_member(scale: usize) -> ModelConfig {
         vocab: part(131_072, 64),
         hidden: part(2560, 16),
         attention: Some(AttentionConfig { heads: part(64, 4), kv_heads: 2, head_dim: part(512, 4) }),
-        mamba: Some(MambaConfig {
-            heads: part(256, 8),
-            head_dim: part(256, 4),
-            state: part(256, 4),
-            ..mamba
-        }),
+        mamba: Some(MambaConfig { heads: part(256, 8), head_dim: part(256, 4), state: part(256, 4), ..mamba }),
         moe: Some(MoeConfig { expert_width: part(1792, 8), shared_width: part(3584, 16), ..moe }),
         ..full
     }
@@ -73,7 +68,8 @@ pub fn write(folder: &Path, model: &ModelConfig, files: usize, data: Data) -> Re
     let mut map = BTreeMap::new();
     for (i, mut group) in groups.into_iter().enumerate() {
         group.sort_by_key(|t| std::cmp::Reverse(t.1.bitsize()));
-        let name = if count == 1 { SINGLE.to_string() } else { format!("model-{:05}-of-{count:05}.safetensors", i + 1) };
+        let name =
+            if count == 1 { SINGLE.to_string() } else { format!("model-{:05}-of-{count:05}.safetensors", i + 1) };
         let path = folder.join(&name);
         write_one(&path, &group, data).map_err(|e| CheckpointError::io("write", &path, e))?;
         map.extend(group.into_iter().map(|(key, _, _)| (key, name.clone())));

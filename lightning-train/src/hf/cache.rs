@@ -21,8 +21,8 @@ pub fn resolve(
             Some(_) => Err(format!("--hf-revision needs a repository id, {model} is a path; leave the revision out")),
         };
     }
-    let is_id = model.split('/').count() == 2
-        && model.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+    let is_id =
+        model.split('/').count() == 2 && model.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
     if !is_id {
         return Err(format!(
             "there is no folder {model}, and it is not a repository id (NAME/MODEL); give the folder of a Hugging Face checkpoint"

@@ -17,9 +17,7 @@ use std::fmt;
 use std::path::Path;
 
 use lightning_core::CoreError;
-use lightning_core::config::{
-    AttentionConfig, LayerKind, MambaConfig, ModelConfig, MoeConfig, MtpConfig,
-};
+use lightning_core::config::{AttentionConfig, LayerKind, MambaConfig, ModelConfig, MoeConfig, MtpConfig};
 use serde_json::Value;
 
 use crate::cli::{Exit, Failure};
@@ -78,10 +76,7 @@ impl std::error::Error for HfConfigError {}
 
 impl From<HfConfigError> for Failure {
     fn from(error: HfConfigError) -> Self {
-        Self {
-            exit: Exit::Invalid,
-            message: error.to_string(),
-        }
+        Self { exit: Exit::Invalid, message: error.to_string() }
     }
 }
 
@@ -107,30 +102,16 @@ impl HfConfig {
     /// # Errors
     /// As [`HfConfig::read`].
     pub fn parse(file: &str, text: &str) -> Result<Self, HfConfigError> {
-        let whole = |value: &str, reason: String| HfConfigError {
-            file: file.into(),
-            key: None,
-            value: value.into(),
-            reason,
-        };
-        let value: Value =
-            serde_json::from_str(text).map_err(|e| whole("not JSON", e.to_string()))?;
+        let whole =
+            |value: &str, reason: String| HfConfigError { file: file.into(), key: None, value: value.into(), reason };
+        let value: Value = serde_json::from_str(text).map_err(|e| whole("not JSON", e.to_string()))?;
         let Value::Object(map) = &value else {
-            return Err(whole(
-                "not a JSON object",
-                "expected the config.json of a checkpoint".into(),
-            ));
+            return Err(whole("not a JSON object", "expected the config.json of a checkpoint".into()));
         };
         let keys = Keys { file, map };
         keys.refuse_other_models()?;
-        let Some((layers, layers_key)) =
-            keys.layers("layers_block_type", "hybrid_override_pattern")?
-        else {
-            return keys.error(
-                "layers_block_type",
-                "missing",
-                "the layers are needed, or hybrid_override_pattern",
-            );
+        let Some((layers, layers_key)) = keys.layers("layers_block_type", "hybrid_override_pattern")? else {
+            return keys.error("layers_block_type", "missing", "the layers are needed, or hybrid_override_pattern");
         };
         let count = keys.size_or("num_hidden_layers", layers.len())?;
         if count != layers.len() {
@@ -138,32 +119,12 @@ impl HfConfig {
             return keys.error("num_hidden_layers", count.to_string(), reason);
         }
         let mtp = read_mtp(&keys)?;
-        let all: Vec<LayerKind> = layers
-            .iter()
-            .chain(mtp.iter().flat_map(|m| &m.layers))
-            .copied()
-            .collect();
+        let all: Vec<LayerKind> = layers.iter().chain(mtp.iter().flat_map(|m| &m.layers)).copied().collect();
         let has = |kind: LayerKind| all.contains(&kind);
-        let attention = if has(LayerKind::Attention) {
-            Some(read_attention(&keys)?)
-        } else {
-            None
-        };
-        let mamba = if has(LayerKind::Mamba) {
-            Some(read_mamba(&keys)?)
-        } else {
-            None
-        };
-        let moe = if has(LayerKind::Moe) {
-            Some(read_moe(&keys)?)
-        } else {
-            None
-        };
-        let mlp_width = if has(LayerKind::Mlp) {
-            Some(keys.size("intermediate_size")?)
-        } else {
-            None
-        };
+        let attention = if has(LayerKind::Attention) { Some(read_attention(&keys)?) } else { None };
+        let mamba = if has(LayerKind::Mamba) { Some(read_mamba(&keys)?) } else { None };
+        let moe = if has(LayerKind::Moe) { Some(read_moe(&keys)?) } else { None };
+        let mlp_width = if has(LayerKind::Mlp) { Some(keys.size("intermediate_size")?) } else { None };
         let default_width = moe.as_ref().map_or(0, |m| m.expert_width);
         let model = ModelConfig {
             vocab: keys.size("vocab_size")?,
@@ -214,10 +175,7 @@ fn read_mtp(keys: &Keys<'_>) -> Read<Option<MtpConfig>> {
     let layers = keys.layers("mtp_layers_block_type", "mtp_hybrid_override_pattern")?;
     match (blocks, layers) {
         (0, _) => Ok(None),
-        (_, Some((layers, _))) if !layers.is_empty() => Ok(Some(MtpConfig {
-            layers,
-            depth: DEFAULT_MTP_DEPTH,
-        })),
+        (_, Some((layers, _))) if !layers.is_empty() => Ok(Some(MtpConfig { layers, depth: DEFAULT_MTP_DEPTH })),
         (n, _) => {
             let reason = "the layers of the MTP block are needed: mtp_layers_block_type or mtp_hybrid_override_pattern";
             keys.error("num_nextn_predict_layers", n.to_string(), reason)
@@ -242,10 +200,7 @@ fn read_mamba(keys: &Keys<'_>) -> Read<MambaConfig> {
         conv_kernel: keys.size("conv_kernel")?,
         chunk: keys.size_or("chunk_size", 128)?,
         dt_min: 0.0,
-        dt_init: (
-            keys.number_or("time_step_min", 1e-3)?,
-            keys.number_or("time_step_max", 0.1)?,
-        ),
+        dt_init: (keys.number_or("time_step_min", 1e-3)?, keys.number_or("time_step_max", 0.1)?),
         dt_init_floor: keys.number_or("time_step_floor", 1e-4)?,
     })
 }
@@ -256,11 +211,7 @@ fn read_moe(keys: &Keys<'_>) -> Read<MoeConfig> {
         experts: keys.size("n_routed_experts")?,
         top_k: keys.size("num_experts_per_tok")?,
         expert_width: keys.size("moe_intermediate_size")?,
-        shared_width: if shared_experts == 0 {
-            0
-        } else {
-            keys.size("moe_shared_expert_intermediate_size")?
-        },
+        shared_width: if shared_experts == 0 { 0 } else { keys.size("moe_shared_expert_intermediate_size")? },
         shared_experts,
         scale: keys.number("routed_scaling_factor")?,
         normalize: keys.flag("norm_topk_prob")?,

@@ -158,8 +158,7 @@ impl HfFolder {
             folder.files.push(HfFile { path: file_path, file });
         }
         if let Some(missing) = index.iter().flatten().find(|(name, _)| !folder.tensors.contains_key(*name)) {
-            let text =
-                format!("says that {} holds `{}`, but it does not; fetch both again", missing.1, missing.0);
+            let text = format!("says that {} holds `{}`, but it does not; fetch both again", missing.1, missing.0);
             return Err(problem(&index_path, text));
         }
         folder.refuse_quantised_tensors()?;

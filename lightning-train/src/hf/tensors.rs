@@ -40,10 +40,7 @@ impl TensorFiles {
     /// # Errors
     /// No such files, a shard that is missing or not a safetensors file, an index that names what no shard holds.
     pub fn open_folder(folder: &Path) -> Result<Self, Failure> {
-        let (index, single) = (
-            folder.join("model.safetensors.index.json"),
-            folder.join("model.safetensors"),
-        );
+        let (index, single) = (folder.join("model.safetensors.index.json"), folder.join("model.safetensors"));
         if !index.exists() {
             if !single.exists() {
                 let message = format!(
@@ -55,10 +52,9 @@ impl TensorFiles {
             }
             return Self::open_files(&[single]);
         }
-        let text = fs::read_to_string(&index)
-            .map_err(|e| invalid(format!("cannot read {}: {e}", index.display())))?;
-        let json: serde_json::Value = serde_json::from_str(&text)
-            .map_err(|e| invalid(format!("{}: {e}", index.display())))?;
+        let text = fs::read_to_string(&index).map_err(|e| invalid(format!("cannot read {}: {e}", index.display())))?;
+        let json: serde_json::Value =
+            serde_json::from_str(&text).map_err(|e| invalid(format!("{}: {e}", index.display())))?;
         let Some(map) = json["weight_map"].as_object() else {
             return Err(invalid(format!("{} has no weight_map", index.display())));
         };
@@ -67,18 +63,12 @@ impl TensorFiles {
         files.dedup();
         let opened = Self::open_files(&files.iter().map(|f| folder.join(f)).collect::<Vec<_>>())?;
         for (name, file) in map {
-            let holds = opened.entries.get(name).is_some_and(|e| {
-                opened.shards[e.shard]
-                    .path
-                    .file_name()
-                    .and_then(|n| n.to_str())
-                    == file.as_str()
-            });
+            let holds = opened
+                .entries
+                .get(name)
+                .is_some_and(|e| opened.shards[e.shard].path.file_name().and_then(|n| n.to_str()) == file.as_str());
             if !holds {
-                let message = format!(
-                    "{} says that {file} holds `{name}`, but it does not",
-                    index.display()
-                );
+                let message = format!("{} says that {file} holds `{name}`, but it does not", index.display());
                 return Err(invalid(message));
             }
         }
@@ -90,44 +80,25 @@ impl TensorFiles {
     /// # Errors
     /// A file that is missing, not a safetensors file, or repeats a tensor of another.
     pub fn open_files(paths: &[PathBuf]) -> Result<Self, Failure> {
-        let mut files = Self {
-            shards: Vec::new(),
-            entries: BTreeMap::new(),
-        };
+        let mut files = Self { shards: Vec::new(), entries: BTreeMap::new() };
         for path in paths {
-            let file = File::open(path)
-                .map_err(|e| invalid(format!("cannot open {}: {e}", path.display())))?;
+            let file = File::open(path).map_err(|e| invalid(format!("cannot open {}: {e}", path.display())))?;
             // SAFETY: the map is only read. A program that truncates the file meanwhile would end this one, as with every
             // reader of mapped weights.
             let map = unsafe { memmap2::Mmap::map(&file) }
                 .map_err(|e| invalid(format!("cannot map {}: {e}", path.display())))?;
             let shard = files.shards.len();
-            let parsed = SafeTensors::deserialize(&map).map_err(|e| {
-                invalid(format!(
-                    "{} is not a complete safetensors file: {e}",
-                    path.display()
-                ))
-            })?;
+            let parsed = SafeTensors::deserialize(&map)
+                .map_err(|e| invalid(format!("{} is not a complete safetensors file: {e}", path.display())))?;
             for (name, view) in parsed.iter() {
                 let start = view.data().as_ptr() as usize - map.as_ptr() as usize;
                 let range = (start, start + view.data().len());
-                let entry = Entry {
-                    dtype: view.dtype(),
-                    shape: view.shape().to_vec(),
-                    shard,
-                    range,
-                };
+                let entry = Entry { dtype: view.dtype(), shape: view.shape().to_vec(), shard, range };
                 if files.entries.insert(name.to_string(), entry).is_some() {
-                    return Err(invalid(format!(
-                        "{} repeats `{name}` of another file",
-                        path.display()
-                    )));
+                    return Err(invalid(format!("{} repeats `{name}` of another file", path.display())));
                 }
             }
-            files.shards.push(Shard {
-                path: path.clone(),
-                map,
-            });
+            files.shards.push(Shard { path: path.clone(), map });
         }
         Ok(files)
     }
@@ -145,23 +116,15 @@ impl TensorFiles {
         let entry = self.entry(name)?;
         let path = self.shards[entry.shard].path.display();
         if entry.shape != shape {
-            let message = format!(
-                "{path}: `{name}` has shape {:?}, the model needs {shape:?}",
-                entry.shape
-            );
+            let message = format!("{path}: `{name}` has shape {:?}, the model needs {shape:?}", entry.shape);
             return Err(invalid(message));
         }
         let values = decode(entry.dtype, self.bytes(entry)).ok_or_else(|| {
-            invalid(format!(
-                "{path}: `{name}` has type {:?}; BF16, F32 and F64 are read",
-                entry.dtype
-            ))
+            invalid(format!("{path}: `{name}` has type {:?}; BF16, F32 and F64 are read", entry.dtype))
         })?;
         let count = values.iter().filter(|v| !v.is_finite()).count();
         if count > 0 {
-            return Err(invalid(format!(
-                "{path}: `{name}` has {count} elements that are NaN or infinite"
-            )));
+            return Err(invalid(format!("{path}: `{name}` has {count} elements that are NaN or infinite")));
         }
         Ok(values)
     }
@@ -175,37 +138,16 @@ impl TensorFiles {
         let path = self.shards[entry.shard].path.display();
         let bytes = self.bytes(entry);
         let values: Option<Vec<i32>> = match entry.dtype {
-            Dtype::I32 => Some(
-                bytes
-                    .as_chunks::<4>()
-                    .0
-                    .iter()
-                    .map(|b| i32::from_le_bytes(*b))
-                    .collect(),
-            ),
-            Dtype::I64 => bytes
-                .as_chunks::<8>()
-                .0
-                .iter()
-                .map(|b| i32::try_from(i64::from_le_bytes(*b)).ok())
-                .collect(),
+            Dtype::I32 => Some(bytes.as_chunks::<4>().0.iter().map(|b| i32::from_le_bytes(*b)).collect()),
+            Dtype::I64 => bytes.as_chunks::<8>().0.iter().map(|b| i32::try_from(i64::from_le_bytes(*b)).ok()).collect(),
             _ => None,
         };
-        values.ok_or_else(|| {
-            invalid(format!(
-                "{path}: `{name}` ({:?}) does not hold 32-bit integers",
-                entry.dtype
-            ))
-        })
+        values.ok_or_else(|| invalid(format!("{path}: `{name}` ({:?}) does not hold 32-bit integers", entry.dtype)))
     }
 
     fn entry(&self, name: &str) -> Result<&Entry, Failure> {
         self.entries.get(name).ok_or_else(|| {
-            let paths: Vec<String> = self
-                .shards
-                .iter()
-                .map(|s| s.path.display().to_string())
-                .collect();
+            let paths: Vec<String> = self.shards.iter().map(|s| s.path.display().to_string()).collect();
             invalid(format!("`{name}` is missing in {}", paths.join(", ")))
         })
     }

@@ -49,10 +49,7 @@ pub(super) const PARTS: &[Recipe] = &[
         benchmark: true,
         base: Some("lightning_benchmark"),
         preset: None,
-        settings: &[
-            ("model.recompute_granularity", "selective"),
-            ("model.cuda_graph_scope", "[attn, mamba]"),
-        ],
+        settings: &[("model.recompute_granularity", "selective"), ("model.cuda_graph_scope", "[attn, mamba]")],
     },
     Recipe {
         name: "lightning_benchmark_gb200",
@@ -66,10 +63,7 @@ pub(super) const PARTS: &[Recipe] = &[
         preset: None,
         settings: &[
             ("train.micro_batch_size", "2"),
-            (
-                "model.cuda_graph_scope",
-                "[attn, mamba, moe_router, moe_preprocess]",
-            ),
+            ("model.cuda_graph_scope", "[attn, mamba, moe_router, moe_preprocess]"),
             ("env.vars", "{NVLINK_DOMAIN_SIZE = 72, USE_MNNVL = 1}"),
         ],
     },
@@ -121,10 +115,7 @@ pub(super) const RECIPES: &[Recipe] = &[
             ("optimizer.use_precision_aware_optimizer", "true"),
             ("optimizer.exp_avg_dtype", "bf16"),
             ("optimizer.exp_avg_sq_dtype", "bf16"),
-            (
-                "env.vars",
-                "{NVLINK_DOMAIN_SIZE = 8, USE_MNNVL = 0, NUM_OF_TOKENS_PER_CHUNK_COMBINE_API = 64}",
-            ),
+            ("env.vars", "{NVLINK_DOMAIN_SIZE = 8, USE_MNNVL = 0, NUM_OF_TOKENS_PER_CHUNK_COMBINE_API = 64}"),
         ],
     },
     Recipe {
@@ -196,10 +187,7 @@ pub(super) const RECIPES: &[Recipe] = &[
         "lightning_benchmark_gb200",
         &[
             ("mixed_precision.precision", "nvfp4"),
-            (
-                "env.vars",
-                "{NVLINK_DOMAIN_SIZE = 72, USE_MNNVL = 1, NVTE_USE_FAST_MATH = 1}",
-            ),
+            ("env.vars", "{NVLINK_DOMAIN_SIZE = 72, USE_MNNVL = 1, NVTE_USE_FAST_MATH = 1}"),
         ],
     ),
     eight(

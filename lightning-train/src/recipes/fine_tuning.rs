@@ -62,10 +62,7 @@ pub(super) const PARTS: &[Recipe] = &[
         preset: None,
         settings: &[
             ("dataset.kind", "openmathinstruct2"),
-            (
-                "dataset.hf_revision",
-                "469216e3f46f4dacf476b382e192485ea51a143e",
-            ),
+            ("dataset.hf_revision", "469216e3f46f4dacf476b382e192485ea51a143e"),
             ("dataset.seq_length", "4096"),
             ("model.seq_length", "4096"),
             ("dataset.packed_sequence_size", "4096"),
@@ -86,8 +83,10 @@ pub(super) const PARTS: &[Recipe] = &[
     },
 ];
 
-const LONG_CONTEXT: &str = "recipe nemotron_3_5_lightning_sft_config with the public run's overrides; spec: recipes.md §2.2";
-const LORA_RUN: &str = "recipe nemotron_3_5_lightning_peft_config with the public run's overrides; spec: recipes.md §2.2";
+const LONG_CONTEXT: &str =
+    "recipe nemotron_3_5_lightning_sft_config with the public run's overrides; spec: recipes.md §2.2";
+const LORA_RUN: &str =
+    "recipe nemotron_3_5_lightning_peft_config with the public run's overrides; spec: recipes.md §2.2";
 
 pub(super) const RECIPES: &[Recipe] = &[
     Recipe {
@@ -115,10 +114,7 @@ pub(super) const RECIPES: &[Recipe] = &[
         settings: &[
             ("optimizer.lr", "5e-6"),
             ("model.recompute_granularity", "selective"),
-            (
-                "model.recompute_modules",
-                "[moe, layernorm, core_attn, mlp]",
-            ),
+            ("model.recompute_modules", "[moe, layernorm, core_attn, mlp]"),
             ("mixed_precision.grad_reduce_in_fp32", "false"),
             ("mixed_precision.grad_accum_dtype", "bf16"),
             ("optimizer.overlap_param_gather", "false"),
@@ -194,10 +190,7 @@ pub(super) const RECIPES: &[Recipe] = &[
             ("model.moe_flex_dispatcher_backend", "hybridep"),
             ("model.moe_hybridep_num_sms", "16"),
             ("model.recompute_granularity", "selective"),
-            (
-                "model.recompute_modules",
-                "[moe, layernorm, core_attn, mlp]",
-            ),
+            ("model.recompute_modules", "[moe, layernorm, core_attn, mlp]"),
             ("model.recompute_method", "null"),
             ("model.recompute_num_layers", "null"),
             ("model.cross_entropy_loss_fusion", "false"),
@@ -252,10 +245,7 @@ const LORA: &[(&str, &str)] = &[
     ("peft.dim", "32"),
     ("peft.alpha", "32"),
     ("peft.dropout", "0.0"),
-    (
-        "peft.target_modules",
-        "[linear_qkv, linear_proj, linear_fc1, linear_fc2, in_proj, out_proj]",
-    ),
+    ("peft.target_modules", "[linear_qkv, linear_proj, linear_fc1, linear_fc2, in_proj, out_proj]"),
     ("peft.lora_a_init_method", "xavier"),
     ("peft.lora_b_init_method", "zero"),
     ("peft.share_expert_adapters", "true"),

@@ -54,26 +54,16 @@ impl Recipe {
 
     fn apply_as(&'static self, layers: &mut Layers, name: &'static str) -> Result<(), ConfigError> {
         if let Some(base) = self.base {
-            let base = parts()
-                .chain(all())
-                .find(|r| r.name == base)
-                .ok_or_else(|| unknown(base))?;
+            let base = parts().chain(all()).find(|r| r.name == base).ok_or_else(|| unknown(base))?;
             base.apply_as(layers, name)?;
         }
         if let Some(model) = self.preset.and_then(preset) {
             let mut section = RunConfig::default().model;
             section.set_model_config(&model);
             // Every size of a preset is set, also those that equal a default, so that no earlier recipe shines through.
-            for field in crate::config::run::ModelSection::fields()
-                .iter()
-                .filter(|f| is_model_size(f.name))
-            {
+            for field in crate::config::run::ModelSection::fields().iter().filter(|f| is_model_size(f.name)) {
                 if let Some(value) = section.get(field.name) {
-                    layers.set(
-                        &format!("model.{}", field.name),
-                        &value,
-                        Origin::Recipe(name),
-                    )?;
+                    layers.set(&format!("model.{}", field.name), &value, Origin::Recipe(name))?;
                 }
             }
         }
@@ -132,19 +122,12 @@ fn is_model_size(name: &str) -> bool {
 
 /// Parts that recipes build on; not recipes themselves.
 fn parts() -> impl Iterator<Item = &'static Recipe> {
-    pretraining::PARTS
-        .iter()
-        .chain(fine_tuning::PARTS)
-        .chain(benchmark::PARTS)
+    pretraining::PARTS.iter().chain(fine_tuning::PARTS).chain(benchmark::PARTS)
 }
 
 /// All recipes, ours first.
 pub fn all() -> impl Iterator<Item = &'static Recipe> {
-    ours::RECIPES
-        .iter()
-        .chain(pretraining::RECIPES)
-        .chain(fine_tuning::RECIPES)
-        .chain(benchmark::RECIPES)
+    ours::RECIPES.iter().chain(pretraining::RECIPES).chain(fine_tuning::RECIPES).chain(benchmark::RECIPES)
 }
 
 /// The recipe of a name; `-` counts as `_`.
@@ -178,22 +161,10 @@ pub fn name_of(stem: &str, mode: Mode) -> String {
 /// A table of all recipes.
 pub fn table() -> String {
     let width = all().map(|r| r.name.len()).max().unwrap_or(0);
-    let mut text = format!(
-        "{:width$}  {:8}  {:12}  about\n",
-        "recipe", "mode", "made for"
-    );
+    let mut text = format!("{:width$}  {:8}  {:12}  about\n", "recipe", "mode", "made for");
     for r in all() {
-        text.push_str(&format!(
-            "{:width$}  {:8}  {:12}  {}\n",
-            r.name,
-            r.mode.name(),
-            r.machine,
-            r.about
-        ));
-        text.push_str(&format!(
-            "{:width$}  {:8}  {:12}    {}\n",
-            "", "", "", r.source
-        ));
+        text.push_str(&format!("{:width$}  {:8}  {:12}  {}\n", r.name, r.mode.name(), r.machine, r.about));
+        text.push_str(&format!("{:width$}  {:8}  {:12}    {}\n", "", "", "", r.source));
     }
     text
 }

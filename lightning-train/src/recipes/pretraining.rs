@@ -18,14 +18,8 @@ pub(super) const PARTS: &[Recipe] = &[
         settings: &[
             ("model.ffn_hidden_size", "1856"),
             ("model.make_vocab_size_divisible_by", "128"),
-            (
-                "model.hf_model_id",
-                "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16",
-            ),
-            (
-                "tokenizer.tokenizer_model",
-                "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16",
-            ),
+            ("model.hf_model_id", "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16"),
+            ("tokenizer.tokenizer_model", "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16"),
             ("model.mtp_use_repeated_layer", "true"),
             ("model.mtp_loss_scaling_factor", "0.3"),
             ("model.keep_mtp_spec_in_bf16", "true"),

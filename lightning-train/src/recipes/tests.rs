@@ -4,27 +4,14 @@ use crate::config::resolve::Resolved;
 
 fn resolve(name: &str, world_size: usize) -> Resolved {
     let mut layers = Layers::new();
-    layers
-        .recipe(name)
-        .unwrap_or_else(|e| panic!("{name}: {e}"));
-    let launch = Launch {
-        world_size,
-        source: "test".into(),
-        assumed: false,
-        warning: None,
-    };
-    layers
-        .finish(launch, &|_| None)
-        .unwrap_or_else(|e| panic!("{name}: {e}"))
+    layers.recipe(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let launch = Launch { world_size, source: "test".into(), assumed: false, warning: None };
+    layers.finish(launch, &|_| None).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
 fn expect(resolved: &Resolved, values: &[(&str, &str)]) {
     for (key, text) in values {
-        let found = resolved
-            .config
-            .get(key)
-            .unwrap_or_else(|| panic!("no setting {key}"))
-            .to_string();
+        let found = resolved.config.get(key).unwrap_or_else(|| panic!("no setting {key}")).to_string();
         let name = resolved.recipe.map_or("", |r| r.name);
         assert_eq!(found, *text, "{name}: {key}");
     }
@@ -36,9 +23,7 @@ fn every_recipe_resolves_on_its_machine_and_on_one_rank() {
         for world in [recipe.gpus, 1] {
             let resolved = resolve(recipe.name, world);
             assert_eq!(resolved.config.run.mode, recipe.mode);
-            assert!(
-                !recipe.source.is_empty() && !recipe.about.is_empty() && !recipe.machine.is_empty()
-            );
+            assert!(!recipe.source.is_empty() && !recipe.about.is_empty() && !recipe.machine.is_empty());
         }
     }
 }
@@ -50,16 +35,8 @@ fn every_name_is_there_once_and_bases_exist() {
         assert!(!names[i + 1..].contains(name), "{name} is there twice");
     }
     for recipe in parts().chain(all()) {
-        assert!(
-            recipe.base.is_none_or(|b| names.contains(&b)),
-            "{}",
-            recipe.name
-        );
-        assert!(
-            recipe.preset.is_none_or(|p| preset(p).is_some()),
-            "{}",
-            recipe.name
-        );
+        assert!(recipe.base.is_none_or(|b| names.contains(&b)), "{}", recipe.name);
+        assert!(recipe.preset.is_none_or(|p| preset(p).is_some()), "{}", recipe.name);
     }
 }
 
@@ -153,10 +130,7 @@ fn fine_tuning_values_are_the_public_ones() {
                 ("dataset.packed_sequence_size", "4096"),
                 ("dataset.pad_seq_to_mult", "2"),
                 ("mixed_precision.grad_accum_dtype", "bf16"),
-                (
-                    "model.recompute_modules",
-                    "[moe, layernorm, core_attn, mlp]",
-                ),
+                ("model.recompute_modules", "[moe, layernorm, core_attn, mlp]"),
                 ("optimizer.lr", "5e-6"),
                 ("train.empty_unused_memory_level", "2"),
                 ("checkpoint.save_optim", "false"),
@@ -201,11 +175,7 @@ fn fine_tuning_values_are_the_public_ones() {
             "nemotron_3_5_lightning_peft_openmathinstruct2_h100_config",
             8,
             4,
-            &[
-                ("peft.dim", "32"),
-                ("optimizer.lr", "0.0001"),
-                ("model.recompute_granularity", "null"),
-            ],
+            &[("peft.dim", "32"), ("optimizer.lr", "0.0001"), ("model.recompute_granularity", "null")],
         ),
         (
             "nemotron_3_5_lightning_sft_config",
@@ -243,10 +213,7 @@ fn benchmark_values_are_the_public_ones() {
         ("8gpu_gb300_nvfp4", 8, "512", "4", "false", "f32"),
     ];
     for (stem, world, batch, micro, aware, moments) in rows {
-        let resolved = resolve(
-            &format!("nemotron_3_5_lightning_pretrain_{stem}_config"),
-            world,
-        );
+        let resolved = resolve(&format!("nemotron_3_5_lightning_pretrain_{stem}_config"), world);
         expect(
             &resolved,
             &[
@@ -268,23 +235,12 @@ fn benchmarks_scale_their_batch_with_the_ranks() {
     let half = resolve("nemotron_3_5_lightning_pretrain_8gpu_gb200_bf16_config", 16);
     expect(&half, &[("train.global_batch_size", "1024")]);
     let mut layers = Layers::new();
-    layers
-        .recipe("nemotron_3_5_lightning_pretrain_16gpu_h100_bf16_config")
-        .unwrap();
-    for text in [
-        "model.expert_model_parallel_size=1",
-        "optimizer.use_precision_aware_optimizer=false",
-    ] {
+    layers.recipe("nemotron_3_5_lightning_pretrain_16gpu_h100_bf16_config").unwrap();
+    for text in ["model.expert_model_parallel_size=1", "optimizer.use_precision_aware_optimizer=false"] {
         layers.set_override(text).unwrap();
     }
     let one = layers.finish(Launch::single(), &|_| None).unwrap();
-    expect(
-        &one,
-        &[
-            ("train.global_batch_size", "32"),
-            ("optimizer.use_precision_aware_optimizer", "false"),
-        ],
-    );
+    expect(&one, &[("train.global_batch_size", "32"), ("optimizer.use_precision_aware_optimizer", "false")]);
 }
 
 #[test]
@@ -294,22 +250,11 @@ fn a_model_stem_and_a_mode_name_a_recipe() {
         (Mode::Sft, "nemotron_3_5_lightning_sft_config"),
         (Mode::Lora, "nemotron_3_5_lightning_peft_config"),
     ] {
-        assert_eq!(
-            find(&name_of("nemotron_3_5_lightning", mode)).unwrap().name,
-            name
-        );
+        assert_eq!(find(&name_of("nemotron_3_5_lightning", mode)).unwrap().name, name);
     }
-    assert_eq!(
-        find("demo-pretrain-config").unwrap().name,
-        "demo_pretrain_config"
-    );
-    let error = find("nemotron_35_lightning_pretrain")
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("nemotron_3_5_lightning_pretrain_config"),
-        "{error}"
-    );
+    assert_eq!(find("demo-pretrain-config").unwrap().name, "demo_pretrain_config");
+    let error = find("nemotron_35_lightning_pretrain").unwrap_err().to_string();
+    assert!(error.contains("nemotron_3_5_lightning_pretrain_config"), "{error}");
     // Parts are not recipes.
     assert!(find("lightning_shared").is_err());
 }

@@ -24,13 +24,7 @@ impl Console {
             bar.set_position(first);
             bar
         });
-        Self {
-            bar,
-            interval: interval.max(1),
-            total,
-            start: Instant::now(),
-            first,
-        }
+        Self { bar, interval: interval.max(1), total, start: Instant::now(), first }
     }
 
     /// A line above the progress.
@@ -44,10 +38,7 @@ impl Console {
     /// Shows a step.
     pub fn step(&self, m: &StepMetrics) {
         let done = m.iteration.saturating_sub(self.first).max(1);
-        let left = self
-            .start
-            .elapsed()
-            .mul_f64(self.total.saturating_sub(m.iteration) as f64 / done as f64);
+        let left = self.start.elapsed().mul_f64(self.total.saturating_sub(m.iteration) as f64 / done as f64);
         let line = describe(m, left);
         match &self.bar {
             Some(bar) => {
@@ -55,9 +46,8 @@ impl Console {
                 bar.set_message(line);
             }
             None => {
-                let due = m.iteration % self.interval == 0
-                    || m.iteration == self.total
-                    || m.iteration == self.first + 1;
+                let due =
+                    m.iteration % self.interval == 0 || m.iteration == self.total || m.iteration == self.first + 1;
                 if due {
                     eprintln!("step {:>5}/{}  {line}", m.iteration, self.total);
                 }
@@ -76,11 +66,7 @@ impl Console {
 /// Minutes and seconds, or hours and minutes.
 pub fn duration(d: Duration) -> String {
     let s = d.as_secs();
-    if s >= 3600 {
-        format!("{}h{:02}m", s / 3600, s / 60 % 60)
-    } else {
-        format!("{}m{:02}s", s / 60, s % 60)
-    }
+    if s >= 3600 { format!("{}h{:02}m", s / 3600, s / 60 % 60) } else { format!("{}m{:02}s", s / 60, s % 60) }
 }
 
 fn describe(m: &StepMetrics, left: Duration) -> String {

@@ -4,6 +4,7 @@
 //! are built into the program. Their order is shuffled by a fixed seed, so that the last few, which become validation,
 //! are a fair sample.
 
+use super::stop::Stop;
 use crate::cli::{Exit, Failure};
 use crate::config::run::RunConfig;
 use lightning_core::rng::Philox;
@@ -25,8 +26,8 @@ const VERSION: u32 = 1;
 const LARGEST: u64 = 1 << 20;
 /// Files of a folder that count as text.
 const TEXT: &[&str] = &[
-    "c", "cc", "cfg", "cpp", "css", "cu", "cuh", "go", "h", "hpp", "html", "java", "js", "md",
-    "org", "py", "rs", "rst", "sh", "tex", "toml", "ts", "txt", "yaml", "yml",
+    "c", "cc", "cfg", "cpp", "css", "cu", "cuh", "go", "h", "hpp", "html", "java", "js", "md", "org", "py", "rs",
+    "rst", "sh", "tex", "toml", "ts", "txt", "yaml", "yml",
 ];
 /// Folders that hold no documents of a project.
 const SKIPPED: &[&str] = &["target", "node_modules", "runs", "golden"];
@@ -83,21 +84,12 @@ pub fn documents(path: Option<&str>) -> Result<(String, Vec<Document>), Failure>
             Some(root) => ("this repository".to_string(), read_path(&root)?),
             None => {
                 let texts = embedded::DOCUMENTS.iter();
-                let documents = texts.map(|(name, text)| Document {
-                    name: name.to_string(),
-                    text: text.to_string(),
-                });
-                (
-                    "the documents inside the program".to_string(),
-                    documents.collect(),
-                )
+                let documents = texts.map(|(name, text)| Document { name: name.to_string(), text: text.to_string() });
+                ("the documents inside the program".to_string(), documents.collect())
             }
         },
     };
-    let mut documents: Vec<Document> = documents
-        .into_iter()
-        .filter(|d| !d.text.trim().is_empty())
-        .collect();
+    let mut documents: Vec<Document> = documents.into_iter().filter(|d| !d.text.trim().is_empty()).collect();
     if documents.is_empty() {
         return Err(invalid(format!(
             "{source} holds no text; name a file or a folder with text files (--data PATH), such as .txt, .md or .rs"
@@ -115,14 +107,11 @@ pub fn documents(path: Option<&str>) -> Result<(String, Vec<Document>), Failure>
 /// The clone of this project around the working directory.
 fn repository() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
-    here.ancestors()
-        .find(|dir| dir.join("lightning-core/src/lib.rs").is_file())
-        .map(Path::to_path_buf)
+    here.ancestors().find(|dir| dir.join("lightning-core/src/lib.rs").is_file()).map(Path::to_path_buf)
 }
 
 fn read_path(path: &Path) -> Result<Vec<Document>, Failure> {
-    let metadata =
-        fs::metadata(path).map_err(|e| invalid(format!("cannot open {}: {e}", path.display())))?;
+    let metadata = fs::metadata(path).map_err(|e| invalid(format!("cannot open {}: {e}", path.display())))?;
     let mut files = Vec::new();
     if metadata.is_dir() {
         list(path, &mut files)?;
@@ -131,20 +120,12 @@ fn read_path(path: &Path) -> Result<Vec<Document>, Failure> {
     }
     let mut documents = Vec::new();
     for file in files {
-        let bytes =
-            fs::read(&file).map_err(|e| invalid(format!("cannot read {}: {e}", file.display())))?;
+        let bytes = fs::read(&file).map_err(|e| invalid(format!("cannot read {}: {e}", file.display())))?;
         let text = String::from_utf8(bytes).map_err(|e| {
             let at = e.utf8_error().valid_up_to();
-            invalid(format!(
-                "{} is not UTF-8 (byte {at}); convert it, or leave it out",
-                file.display()
-            ))
+            invalid(format!("{} is not UTF-8 (byte {at}); convert it, or leave it out", file.display()))
         })?;
-        let name = file
-            .strip_prefix(path)
-            .unwrap_or(&file)
-            .to_string_lossy()
-            .into_owned();
+        let name = file.strip_prefix(path).unwrap_or(&file).to_string_lossy().into_owned();
         if metadata.is_dir() {
             documents.push(Document { name, text });
         } else {
@@ -161,24 +142,17 @@ fn split_file(text: &str) -> Vec<Document> {
     for paragraph in text.split_inclusive("\n\n") {
         piece.push_str(paragraph);
         if piece.len() >= 4000 {
-            documents.push(Document {
-                name: format!("{:08}", documents.len()),
-                text: std::mem::take(&mut piece),
-            });
+            documents.push(Document { name: format!("{:08}", documents.len()), text: std::mem::take(&mut piece) });
         }
     }
     if !piece.is_empty() {
-        documents.push(Document {
-            name: format!("{:08}", documents.len()),
-            text: piece,
-        });
+        documents.push(Document { name: format!("{:08}", documents.len()), text: piece });
     }
     documents
 }
 
 fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    let entries = fs::read_dir(folder)
-        .map_err(|e| invalid(format!("cannot list {}: {e}", folder.display())))?;
+    let entries = fs::read_dir(folder).map_err(|e| invalid(format!("cannot list {}: {e}", folder.display())))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     paths.sort();
     for path in paths {
@@ -208,11 +182,7 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
 
 /// The cache folder: `dataset.path_to_cache`, else `LIGHTNING_CACHE`, else the user's cache folder.
 pub fn cache_folder(config: &RunConfig) -> PathBuf {
-    let variable = |name: &str| {
-        std::env::var_os(name)
-            .filter(|v| !v.is_empty())
-            .map(PathBuf::from)
-    };
+    let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     config
         .dataset
         .path_to_cache
@@ -228,7 +198,7 @@ pub fn cache_folder(config: &RunConfig) -> PathBuf {
 ///
 /// # Errors
 /// No text, text that is not UTF-8, a cache folder that cannot be written.
-pub fn prepare(config: &RunConfig, say: &mut dyn FnMut(&str)) -> Result<Prepared, Failure> {
+pub fn prepare(config: &RunConfig, stop: &Stop, say: &mut dyn FnMut(&str)) -> Result<Prepared, Failure> {
     let (source, documents) = documents(config.dataset.path.as_deref())?;
     let vocab = config.dataset.vocab_size.unwrap_or(config.model.vocab_size);
     let mut hash = XxHash3_64::new();
@@ -246,22 +216,12 @@ pub fn prepare(config: &RunConfig, say: &mut dyn FnMut(&str)) -> Result<Prepared
     let record = folder.join("corpus.json");
     if let Ok(text) = fs::read_to_string(&record) {
         let prepared: Prepared = serde_json::from_str(&text).map_err(|e| {
-            invalid(format!(
-                "{}: {e}; remove the folder {} to make it anew",
-                record.display(),
-                folder.display()
-            ))
+            invalid(format!("{}: {e}; remove the folder {} to make it anew", record.display(), folder.display()))
         })?;
-        say(&format!(
-            "data: {source}, {} documents, {} tokens (cached)",
-            prepared.documents, prepared.tokens
-        ));
+        say(&format!("data: {source}, {} documents, {} tokens (cached)", prepared.documents, prepared.tokens));
         return Ok(Prepared { folder, ..prepared });
     }
-    say(&format!(
-        "data: {source}, {} documents; training a byte-level BPE of {vocab} entries",
-        documents.len()
-    ));
+    say(&format!("data: {source}, {} documents; training a byte-level BPE of {vocab} entries", documents.len()));
     let cannot = |action: &str, path: &Path, e: &dyn std::fmt::Display| {
         invalid(format!(
             "cannot {action} {}: {e}; set dataset.path_to_cache (or LIGHTNING_CACHE) to a folder that can be written",
@@ -270,7 +230,7 @@ pub fn prepare(config: &RunConfig, say: &mut dyn FnMut(&str)) -> Result<Prepared
     };
     let draft = cache.join(format!(".text-{fingerprint}.{}", std::process::id()));
     fs::create_dir_all(&draft).map_err(|e| cannot("create", &draft, &e))?;
-    let made = make(&draft, &documents, vocab);
+    let made = make(&draft, &documents, vocab, stop);
     let (tokens, tokenizer) = match made {
         Ok(made) => made,
         Err(failure) => {
@@ -297,28 +257,21 @@ pub fn prepare(config: &RunConfig, say: &mut dyn FnMut(&str)) -> Result<Prepared
             return Err(cannot("rename", &draft, &e));
         }
     }
-    say(&format!(
-        "data: {} tokens in {}",
-        prepared.tokens,
-        folder.display()
-    ));
+    say(&format!("data: {} tokens in {}", prepared.tokens, folder.display()));
     Ok(prepared)
 }
 
-fn make(
-    folder: &Path,
-    documents: &[Document],
-    vocab: usize,
-) -> Result<(u64, TextTokenizer), Failure> {
+fn make(folder: &Path, documents: &[Document], vocab: usize, stop: &Stop) -> Result<(u64, TextTokenizer), Failure> {
     let texts = documents.iter().map(|d| Ok(d.text.as_str()));
     let trained = train_on_texts(texts, &TrainingSettings::new(vocab))?;
+    stop.check("data preparation")?;
     trained.save(folder)?;
     let tokenizer = TextTokenizer::load(folder)?;
     let eos = tokenizer.eos()?;
-    let mut writer =
-        IndexedWriter::create(folder.join("tokens"), TokenType::for_vocab(vocab as u64))?;
+    let mut writer = IndexedWriter::create(folder.join("tokens"), TokenType::for_vocab(vocab as u64))?;
     let mut ids = Vec::new();
     for document in documents {
+        stop.check("data preparation")?;
         ids.clear();
         tokenizer.encode_into(&document.text, &mut ids)?;
         ids.push(eos);
@@ -336,24 +289,16 @@ mod tests {
     #[test]
     fn the_program_carries_documents() {
         let names: Vec<&str> = embedded::DOCUMENTS.iter().map(|(n, _)| *n).collect();
-        assert!(
-            names.contains(&"README.md") && names.iter().any(|n| n.ends_with("ops/ssd.rs")),
-            "{names:?}"
-        );
+        assert!(names.contains(&"README.md") && names.iter().any(|n| n.ends_with("ops/ssd.rs")), "{names:?}");
         let bytes: usize = embedded::DOCUMENTS.iter().map(|(_, t)| t.len()).sum();
         assert!(bytes > 200_000, "{bytes} bytes");
     }
 
     #[test]
     fn a_file_is_cut_into_documents_without_losing_a_byte() {
-        let text: String = (0..2000)
-            .map(|i| format!("line {i}\n{}", if i % 7 == 0 { "\n" } else { "" }))
-            .collect();
+        let text: String = (0..2000).map(|i| format!("line {i}\n{}", if i % 7 == 0 { "\n" } else { "" })).collect();
         let pieces = split_file(&text);
         assert!(pieces.len() > 3);
-        assert_eq!(
-            pieces.iter().map(|d| d.text.as_str()).collect::<String>(),
-            text
-        );
+        assert_eq!(pieces.iter().map(|d| d.text.as_str()).collect::<String>(), text);
     }
 }

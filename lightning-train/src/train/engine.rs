@@ -4,10 +4,16 @@ use lightning_core::CoreError;
 use lightning_core::cpu::CpuDevice;
 use lightning_core::device::Device;
 use lightning_core::model::{AdamConfig, Model, ModelSpec, ProgramKind, Trace, Training};
-use lightning_core::optim::StateSlot;
+use lightning_core::optim::{STATE_SLOTS, StateSlot};
 use lightning_core::program::Program;
-use lightning_core::tensor::Tensor;
+use lightning_core::tensor::{DType, Tensor};
 use lightning_data::Batch;
+
+/// Most bytes that the GEMM library (`matrixmultiply`) holds per thread while a product runs: its packed blocks of the two
+/// operands, 64 x 256 and 256 x 1024 f64 elements, rounded up to its tiles. The only memory that a step allocates.
+pub const GEMM_WORKSPACE_BYTES: usize = 256 * (64 + 1024 + 2 * 64) * 8;
+/// Those buffers are aligned at least this much, and nothing of ours is.
+pub const GEMM_WORKSPACE_ALIGNMENT: usize = 32;
 
 /// Threads to use when nothing is said: what the process may run on.
 pub fn available_threads() -> usize {
@@ -15,7 +21,7 @@ pub fn available_threads() -> usize {
 }
 
 /// Losses of the micro-batches since they were last cleared.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct LossSums {
     /// Per head (LM, then MTP depths): sum of masked token losses.
     pub sums: Vec<f64>,
@@ -27,6 +33,8 @@ pub struct LossSums {
     pub hits: Vec<f64>,
     /// Per router: sum over micro-batches of auxiliary losses, coefficient included.
     pub aux: Vec<f64>,
+    /// The device's table, row by row, before it is sorted into the vectors above.
+    columns: Vec<f64>,
 }
 
 /// What an optimizer step reports.
@@ -64,6 +72,8 @@ pub struct Engine {
     pub evaluate: Program,
     /// Optimizer step.
     pub optimizer: Option<Program>,
+    /// Integers on their way to the device; kept so that a step allocates nothing.
+    host_integers: Vec<i32>,
 }
 
 impl Engine {
@@ -72,62 +82,52 @@ impl Engine {
     ///
     /// # Errors
     /// Impossible sizes, or memory that the system refuses.
-    pub fn new(
-        spec: ModelSpec,
-        adam: Option<&AdamConfig>,
-        threads: usize,
-        trace: Trace,
-    ) -> Result<Self, CoreError> {
+    pub fn new(spec: ModelSpec, adam: Option<&AdamConfig>, threads: usize, trace: Trace) -> Result<Self, CoreError> {
         let model = Model::new(spec)?;
         let trains = model.spec.training != Training::Off;
         let record = |kind| model.micro_batch(kind, trace);
-        let first = trains
-            .then(|| record(ProgramKind::TrainFirst))
-            .transpose()?;
+        let first = trains.then(|| record(ProgramKind::TrainFirst)).transpose()?;
         let later = trains.then(|| record(ProgramKind::Train)).transpose()?;
         let evaluate = record(ProgramKind::Evaluate)?;
         let optimizer = adam.map(|adam| model.optimizer_step(adam)).transpose()?;
         let mut programs = vec![&evaluate];
         programs.extend([&first, &later, &optimizer].into_iter().flatten());
         let device = CpuDevice::new(&model.persistent, &programs, threads)?;
-        Ok(Self {
-            model,
-            device,
-            first,
-            later,
-            evaluate,
-            optimizer,
-        })
+        Ok(Self { model, device, first, later, evaluate, optimizer, host_integers: Vec::new() })
     }
 
     fn write_i32(&mut self, tensor: Tensor, values: &[i32]) -> Result<(), CoreError> {
-        self.device
-            .write_slice(self.model.persistent.buffers(), tensor, values)
+        self.device.write_slice(self.model.persistent.buffers(), tensor, values)
     }
 
-    /// Copies a micro-batch to the device, after checking that it fits the model.
+    /// Writes integers made from `values` through a buffer that is kept.
+    fn write_mapped<T>(&mut self, tensor: Tensor, values: &[T], map: impl Fn(&T) -> i32) -> Result<(), CoreError> {
+        self.host_integers.clear();
+        self.host_integers.extend(values.iter().map(map));
+        self.device.write_slice(self.model.persistent.buffers(), tensor, &self.host_integers)
+    }
+
+    /// Copies a micro-batch to the device, after checking that it fits the model. Allocates nothing after the first.
     ///
     /// # Errors
     /// `Input` for another size than the model was built for, ids outside the vocabulary, or more documents than planned.
     pub fn load(&mut self, batch: &Batch) -> Result<(), CoreError> {
         self.check(batch)?;
-        let inputs = self.model.inputs.clone();
-        self.write_i32(inputs.ids, &batch.tokens)?;
-        self.write_i32(inputs.labels, &batch.labels)?;
-        let mask: Vec<i32> = batch
-            .loss_mask
-            .iter()
-            .map(|m| i32::from(*m != 0.0))
-            .collect();
-        self.write_i32(inputs.loss_mask, &mask)?;
-        if let Some(padding) = inputs.padding {
-            let mask: Vec<i32> = batch.padding_mask.iter().map(|p| i32::from(*p)).collect();
-            self.write_i32(padding, &mask)?;
+        let inputs = &self.model.inputs;
+        let (ids, labels, loss_mask) = (inputs.ids, inputs.labels, inputs.loss_mask);
+        let (padding, cu_seqlens) = (inputs.padding, inputs.cu_seqlens);
+        self.write_i32(ids, &batch.tokens)?;
+        self.write_i32(labels, &batch.labels)?;
+        self.write_mapped(loss_mask, &batch.loss_mask, |m| i32::from(*m != 0.0))?;
+        if let Some(padding) = padding {
+            self.write_mapped(padding, &batch.padding_mask, |p| i32::from(*p))?;
         }
-        let mut offsets = batch.documents.physical.0.clone();
+        let offsets = &batch.documents.physical.0;
         let last = offsets.last().copied().unwrap_or(0);
-        offsets.resize(inputs.cu_seqlens.cols, last);
-        self.write_i32(inputs.cu_seqlens, &offsets)
+        self.host_integers.clear();
+        self.host_integers.extend_from_slice(offsets);
+        self.host_integers.resize(cu_seqlens.cols, last);
+        self.device.write_slice(self.model.persistent.buffers(), cu_seqlens, &self.host_integers)
     }
 
     /// Sets the counter of the noise router (step, micro-batch); nothing to do with natural routing.
@@ -142,12 +142,7 @@ impl Engine {
     }
 
     fn check(&self, batch: &Batch) -> Result<(), CoreError> {
-        let refuse = |what: &str, reason: String| {
-            Err(CoreError::Input {
-                what: what.to_string(),
-                reason,
-            })
-        };
+        let refuse = |what: &str, reason: String| Err(CoreError::Input { what: what.to_string(), reason });
         let shape = self.model.spec.batch;
         if (batch.rows, batch.seq_length) != (shape.rows, shape.row_len) {
             let reason = format!(
@@ -167,36 +162,20 @@ impl Engine {
         }
         let counted = |t: &usize| batch.loss_mask[*t] != 0.0 && outside(&batch.labels[*t]);
         if let Some(position) = (0..batch.labels.len()).find(counted) {
-            let reason = format!(
-                "label {} at position {position} is outside the vocabulary",
-                batch.labels[position]
-            );
+            let reason = format!("label {} at position {position} is outside the vocabulary", batch.labels[position]);
             return refuse("labels", reason);
         }
         let offsets = &batch.documents.physical.0;
         if offsets.len() > shape.max_offsets {
-            let reason = format!(
-                "{} offsets, the model was planned for {}",
-                offsets.len(),
-                shape.max_offsets
-            );
+            let reason = format!("{} offsets, the model was planned for {}", offsets.len(), shape.max_offsets);
             return refuse("documents", reason);
         }
-        if offsets.windows(2).any(|w| w[0] > w[1])
-            || offsets
-                .iter()
-                .any(|o| *o < 0 || *o as usize > batch.tokens.len())
+        if offsets.windows(2).any(|w| w[0] > w[1]) || offsets.iter().any(|o| *o < 0 || *o as usize > batch.tokens.len())
         {
-            return refuse(
-                "documents",
-                "offsets must ascend within the batch".to_string(),
-            );
+            return refuse("documents", "offsets must ascend within the batch".to_string());
         }
         if !shape.padding && batch.padding_mask.iter().any(|p| *p) {
-            return refuse(
-                "padding",
-                "the batch has padding but the model was planned without a padding mask".into(),
-            );
+            return refuse("padding", "the batch has padding but the model was planned without a padding mask".into());
         }
         Ok(())
     }
@@ -207,8 +186,7 @@ impl Engine {
     /// What the device reports.
     pub fn micro_batch(&mut self, is_first: bool) -> Result<(), CoreError> {
         let program = if is_first { &self.first } else { &self.later };
-        self.device
-            .run(program.as_ref().expect("an engine for training"))
+        self.device.run(program.as_ref().expect("an engine for training"))
     }
 
     /// Forward of the loaded micro-batch.
@@ -226,11 +204,7 @@ impl Engine {
     pub fn clear_losses(&mut self) -> Result<(), CoreError> {
         let metrics = self.model.metrics;
         for tensor in [metrics.losses, metrics.aux] {
-            self.device.write_f64(
-                self.model.persistent.buffers(),
-                tensor,
-                &vec![0.0; tensor.len()],
-            )?;
+            self.device.write_f64(self.model.persistent.buffers(), tensor, &vec![0.0; tensor.len()])?;
         }
         Ok(())
     }
@@ -240,21 +214,51 @@ impl Engine {
     /// # Errors
     /// What the device reports.
     pub fn losses(&self) -> Result<LossSums, CoreError> {
+        let mut sums = LossSums::default();
+        self.losses_into(&mut sums)?;
+        Ok(sums)
+    }
+
+    /// The loss sums, into vectors that keep their memory.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn losses_into(&self, out: &mut LossSums) -> Result<(), CoreError> {
         let metrics = self.model.metrics;
-        let losses = self
-            .device
-            .read_f64(self.model.persistent.buffers(), metrics.losses)?;
-        let column = |c: usize| losses.chunks(4).map(|row| row[c]).collect();
-        let aux = self
-            .device
-            .read_f64(self.model.persistent.buffers(), metrics.aux)?;
-        Ok(LossSums {
-            sums: column(0),
-            tokens: column(1),
-            means: column(2),
-            hits: column(3),
-            aux,
-        })
+        let heads = metrics.losses.rows;
+        self.read_into(metrics.losses, &mut out.columns)?;
+        for (column, target) in [&mut out.sums, &mut out.tokens, &mut out.means, &mut out.hits].into_iter().enumerate()
+        {
+            target.clear();
+            target.extend((0..heads).map(|head| out.columns[4 * head + column]));
+        }
+        self.read_into(metrics.aux, &mut out.aux)
+    }
+
+    /// A state tensor as f64 values, into a vector that keeps its memory.
+    fn read_into(&self, tensor: Tensor, out: &mut Vec<f64>) -> Result<(), CoreError> {
+        let buffers = self.model.persistent.buffers();
+        out.clear();
+        out.resize(tensor.len(), 0.0);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(out);
+        match tensor.dtype {
+            DType::F64 => self.device.read(buffers, tensor, bytes),
+            DType::I32 => {
+                self.device.read(buffers, tensor, &mut bytes[..tensor.bytes()])?;
+                // Widened in place from the end: element i lies below where the elements behind it went.
+                for i in (0..out.len()).rev() {
+                    let bytes: &[u8] = bytemuck::cast_slice(out);
+                    let value =
+                        i32::from_ne_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]);
+                    out[i] = f64::from(value);
+                }
+                Ok(())
+            }
+            DType::F32 | DType::BF16 => {
+                *out = self.device.read_f64(buffers, tensor)?;
+                Ok(())
+            }
+        }
     }
 
     /// Runs the optimizer on the accumulated gradients of `samples` samples.
@@ -263,11 +267,7 @@ impl Engine {
     /// What the device reports.
     pub fn step(&mut self, samples: u64) -> Result<StepReport, CoreError> {
         self.set_state(StateSlot::StepSamples, samples as f64)?;
-        self.device.run(
-            self.optimizer
-                .as_ref()
-                .expect("an engine with an optimizer"),
-        )?;
+        self.device.run(self.optimizer.as_ref().expect("an engine with an optimizer"))?;
         self.report()
     }
 
@@ -276,9 +276,9 @@ impl Engine {
     /// # Errors
     /// What the device reports.
     pub fn report(&self) -> Result<StepReport, CoreError> {
-        let state = self
-            .device
-            .read_f64(self.model.persistent.buffers(), self.model.metrics.state)?;
+        let mut state = [0.0; STATE_SLOTS];
+        let buffers = self.model.persistent.buffers();
+        self.device.read(buffers, self.model.metrics.state, bytemuck::cast_slice_mut(&mut state))?;
         let slot = |s: StateSlot| state[s as usize];
         Ok(StepReport {
             grad_norm: slot(StateSlot::GradNorm),
@@ -298,8 +298,7 @@ impl Engine {
     /// What the device reports.
     pub fn set_state(&mut self, slot: StateSlot, value: f64) -> Result<(), CoreError> {
         let tensor = self.model.metrics.state.columns(slot as usize, 1);
-        self.device
-            .write_slice(self.model.persistent.buffers(), tensor, &[value])
+        self.device.write_slice(self.model.persistent.buffers(), tensor, &[value])
     }
 
     /// Tokens per expert of the last step, one row per router.
@@ -307,14 +306,40 @@ impl Engine {
     /// # Errors
     /// What the device reports.
     pub fn expert_counts(&self) -> Result<Vec<Vec<f64>>, CoreError> {
-        let counts = self.model.metrics.last_counts;
-        if counts.is_empty() {
-            return Ok(Vec::new());
+        let mut values = Vec::new();
+        self.expert_counts_into(&mut values)?;
+        Ok(values.chunks(self.experts().max(1)).map(<[f64]>::to_vec).collect())
+    }
+
+    /// Tokens per expert of the last step, [routers, experts], into a vector that keeps its memory.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn expert_counts_into(&self, out: &mut Vec<f64>) -> Result<(), CoreError> {
+        out.clear();
+        if self.model.metrics.last_counts.is_empty() {
+            Ok(())
+        } else {
+            self.read_into(self.model.metrics.last_counts, out)
         }
-        let values = self
-            .device
-            .read_f64(self.model.persistent.buffers(), counts)?;
-        Ok(values.chunks(counts.cols).map(<[f64]>::to_vec).collect())
+    }
+
+    /// Experts of a router; 0 without routers.
+    pub fn experts(&self) -> usize {
+        let counts = self.model.metrics.last_counts;
+        if counts.is_empty() { 0 } else { counts.cols }
+    }
+
+    /// Expert biases, [routers, experts]; empty without routers.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn expert_biases(&self) -> Result<Vec<f64>, CoreError> {
+        let mut values = Vec::new();
+        for bias in self.model.expert_biases() {
+            values.extend(self.device.read_f64(self.model.persistent.buffers(), bias)?);
+        }
+        Ok(values)
     }
 
     /// Bytes that the device holds.

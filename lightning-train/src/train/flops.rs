@@ -17,10 +17,7 @@ impl PerToken {
     pub fn of(engine: &Engine) -> Self {
         let spec = &engine.model.spec;
         let forward = engine.evaluate.flops() as f64 / spec.batch.tokens() as f64;
-        Self {
-            charged: charged(&spec.config, spec.batch.row_len),
-            honest: 3.0 * forward,
-        }
+        Self { charged: charged(&spec.config, spec.batch.row_len), honest: 3.0 * forward }
     }
 }
 
@@ -36,21 +33,16 @@ pub fn charged(config: &ModelConfig, sequence: usize) -> f64 {
     };
     let mamba = config.mamba.as_ref().map_or(0.0, |m| {
         let (groups, state, heads) = (m.groups as f64, m.state as f64, m.heads as f64);
-        2.0 * h * (2.0 * (2.0 * h) + 2.0 * groups * state + heads)
-            + 7.0 * (2.0 * h) * state
-            + 2.0 * (2.0 * h) * h
+        2.0 * h * (2.0 * (2.0 * h) + 2.0 * groups * state + heads) + 7.0 * (2.0 * h) * state + 2.0 * (2.0 * h) * h
     });
     let attention = config.attention.as_ref().map_or(0.0, |a| {
-        let (q, heads, kv) = (
-            (a.heads * a.head_dim) as f64,
-            a.heads as f64,
-            a.kv_heads as f64,
-        );
+        let (q, heads, kv) = ((a.heads * a.head_dim) as f64, a.heads as f64, a.kv_heads as f64);
         4.0 * q * (h + h * kv / heads) + 2.0 * q * s
     });
-    let moe = config.moe.as_ref().map_or(0.0, |m| {
-        4.0 * h * (m.expert_width * m.top_k) as f64 + 4.0 * h * m.shared_width as f64
-    });
+    let moe = config
+        .moe
+        .as_ref()
+        .map_or(0.0, |m| 4.0 * h * (m.expert_width * m.top_k) as f64 + 4.0 * h * m.shared_width as f64);
     let mlp = config.mlp_width.map_or(0.0, |f| 4.0 * h * f as f64);
     let layers = count(LayerKind::Mamba) * mamba
         + count(LayerKind::Attention) * attention
@@ -84,12 +76,7 @@ mod tests {
         let spec = ModelSpec {
             config: preset("nemotron_3_5_lightning").unwrap(),
             precision: Precision::of(DType::BF16),
-            batch: MicroBatch {
-                rows: 1,
-                row_len: 8192,
-                max_offsets: 2,
-                padding: false,
-            },
+            batch: MicroBatch { rows: 1, row_len: 8192, max_offsets: 2, padding: false },
             objective: Objective {
                 scale: LossScale::MeanOfMeans(1),
                 mtp_factor: 0.3,
@@ -98,17 +85,10 @@ mod tests {
             },
             routing: Routing::Natural,
             training: Training::Off,
+            recompute: lightning_core::program::Recompute::NONE,
         };
         let model = Model::new(spec).unwrap();
-        let forward = model
-            .micro_batch(ProgramKind::Evaluate, Trace::Off)
-            .unwrap()
-            .flops() as f64
-            / 8192.0;
-        assert!(
-            (3.0 * forward / 26.9e9 - 1.0).abs() < 0.01,
-            "{:.3} G",
-            3.0 * forward / 1e9
-        );
+        let forward = model.micro_batch(ProgramKind::Evaluate, Trace::Off).unwrap().flops() as f64 / 8192.0;
+        assert!((3.0 * forward / 26.9e9 - 1.0).abs() < 0.01, "{:.3} G", 3.0 * forward / 1e9);
     }
 }

@@ -3,7 +3,7 @@
 use crate::cli::{Exit, Failure};
 use serde_json::{Map, Value, json};
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Version of the records; the first line of a file names it.
@@ -48,6 +48,8 @@ pub struct StepMetrics {
     pub skipped_total: u64,
     /// Milliseconds that the step waited for data.
     pub data_wait_ms: f64,
+    /// XXH3-64 of ids, labels, mask and document offsets of the step.
+    pub batch_hash: u64,
 }
 
 /// A number that is not finite has no JSON; absent says so.
@@ -88,8 +90,34 @@ impl StepMetrics {
         put("skipped", self.skipped.into());
         put("skipped_total", self.skipped_total.into());
         put("data_wait_ms", number(self.data_wait_ms));
+        put("batch_hash", format!("{:016x}", self.batch_hash).into());
         Value::Object(map)
     }
+}
+
+/// Cuts a file behind its last line break; returns the bytes removed.
+fn remove_torn_line(path: &Path) -> std::io::Result<u64> {
+    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+    let length = file.metadata()?.len();
+    let mut end = length;
+    let mut block = [0; 4096];
+    while end > 0 {
+        let begin = end.saturating_sub(block.len() as u64);
+        let part = &mut block[..(end - begin) as usize];
+        file.seek(SeekFrom::Start(begin))?;
+        file.read_exact(part)?;
+        match part.iter().rposition(|b| *b == b'\n') {
+            Some(at) => {
+                end = begin + at as u64 + 1;
+                break;
+            }
+            None => end = begin,
+        }
+    }
+    if end < length {
+        file.set_len(end)?;
+    }
+    Ok(length - end)
 }
 
 /// An open metrics file.
@@ -99,29 +127,30 @@ pub struct MetricsFile {
 }
 
 impl MetricsFile {
-    /// Opens a file for appending; a new one gets its schema line, an old one an event with the step that is resumed.
+    /// Opens a file for appending; a new one gets its schema line, an old one an event with the step that is resumed. A
+    /// last line that was cut off when a run was killed is removed: it is no record.
     ///
     /// # Errors
     /// What the system refuses.
     pub fn open(path: &Path, resumed_at: Option<u64>) -> Result<Self, Failure> {
-        let is_new = !path.exists();
-        let open = OpenOptions::new().create(true).append(true).open(path);
-        let file = open.map_err(|e| {
-            Failure::new(
-                Exit::Invalid,
-                format!("cannot open {}: {e}", path.display()),
-            )
-        })?;
-        let mut metrics = Self {
-            path: path.to_path_buf(),
-            file,
+        let cannot = |e: std::io::Error| {
+            let message = format!("cannot open {}: {e}; set logger.dir to another folder", path.display());
+            Failure::new(Exit::Invalid, message)
         };
-        if is_new {
+        let file = OpenOptions::new().create(true).append(true).open(path).map_err(cannot)?;
+        let is_new = file.metadata().map_err(cannot)?.len() == 0;
+        let torn = if is_new { 0 } else { remove_torn_line(path).map_err(cannot)? };
+        let mut metrics = Self { path: path.to_path_buf(), file };
+        if is_new || resumed_at.is_none() {
             metrics.write(&json!({ "event": "start", "schema": SCHEMA }))?;
         }
         if let Some(step) = resumed_at {
             // Records past this step are superseded by what follows; nothing is rewritten.
-            metrics.write(&json!({ "event": "resume", "step": step }))?;
+            let mut event = json!({ "event": "resume", "step": step });
+            if torn > 0 {
+                event["removed_bytes"] = torn.into();
+            }
+            metrics.write(&event)?;
         }
         Ok(metrics)
     }
@@ -133,10 +162,8 @@ impl MetricsFile {
     pub fn write(&mut self, record: &Value) -> Result<(), Failure> {
         let line = format!("{record}\n");
         self.file.write_all(line.as_bytes()).map_err(|e| {
-            let message = format!(
-                "cannot write {}: {e}; free space, then resume from the last checkpoint",
-                self.path.display()
-            );
+            let message =
+                format!("cannot write {}: {e}; free space, then resume from the last checkpoint", self.path.display());
             Failure::new(Exit::Invalid, message)
         })
     }
@@ -144,5 +171,60 @@ impl MetricsFile {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_last_line_is_removed_and_whole_ones_stay() {
+        let path = std::env::temp_dir().join(format!("lightning-torn-{}", std::process::id()));
+        let long = "x".repeat(9000);
+        for (before, after) in [
+            ("a\nb\n".to_string(), "a\nb\n".to_string()),
+            ("a\nb".into(), "a\n".into()),
+            (format!("a\n{long}"), "a\n".into()),
+            (format!("{long}\n{long}"), format!("{long}\n")),
+            ("abc".into(), String::new()),
+        ] {
+            std::fs::write(&path, &before).unwrap();
+            let removed = remove_torn_line(&path).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
+            assert_eq!(removed as usize, before.len() - after.len());
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn absent_null_and_zero_are_three_things() {
+        let m = StepMetrics {
+            iteration: 1,
+            consumed_samples: 4,
+            lm_loss: f64::NAN,
+            mtp_losses: vec![0.0],
+            mtp_acceptance: vec![],
+            load_balancing_loss: None,
+            grad_norm: f64::INFINITY,
+            learning_rate: 0.0,
+            elapsed_ms: 1.0,
+            tokens_per_s: 1.0,
+            tflops_charged: 1.0,
+            tflops_honest: 1.0,
+            expert_max_over_mean: None,
+            expert_dead_share: Some(0.0),
+            loss_tokens: 0,
+            skipped: true,
+            skipped_total: 1,
+            data_wait_ms: 0.0,
+            batch_hash: 0xabc,
+        };
+        let json = m.to_json();
+        assert!(json["lm loss"].is_null() && json.get("lm loss").is_some());
+        assert!(json.get("load_balancing_loss").is_none() && json.get("expert_max_over_mean").is_none());
+        assert_eq!(json["mtp_1 loss"], 0.0);
+        assert_eq!(json["expert_dead_share"], 0.0);
+        assert_eq!(json["batch_hash"], "0000000000000abc");
     }
 }

@@ -22,10 +22,8 @@ pub struct VerifyCheckpointArgs {
 }
 
 /// Flags of [`VerifyCheckpointArgs`].
-pub const VERIFY_CHECKPOINT_FLAGS: &[Flag] = &[
-    Flag::with("checkpoint-path", &["hf-model", "megatron-path"], Takes::Value),
-    Flag::new("json", Takes::Switch),
-];
+pub const VERIFY_CHECKPOINT_FLAGS: &[Flag] =
+    &[Flag::with("checkpoint-path", &["hf-model", "megatron-path"], Takes::Value), Flag::new("json", Takes::Switch)];
 
 /// What was found.
 #[derive(Debug, Clone, Default)]
@@ -93,8 +91,7 @@ pub fn checkpoint(args: VerifyCheckpointArgs) -> Result<(), Failure> {
 pub fn examine(weights: &Weights) -> Findings {
     let listed = weights.list(true);
     let model = listed.iter().filter(|t| !t.name.starts_with("optim."));
-    let census =
-        Census::take(&weights.config().model, model.map(|t| (t.name.as_str(), t.dtype, t.shape.as_slice())));
+    let census = Census::take(&weights.config().model, model.map(|t| (t.name.as_str(), t.dtype, t.shape.as_slice())));
     let mut findings = Findings { census, ..Findings::default() };
     let (mut bytes, mut floats) = (Vec::new(), Vec::new());
     for tensor in &listed {

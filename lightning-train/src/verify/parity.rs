@@ -10,9 +10,7 @@ use crate::hf::{HfConfig, TensorFiles};
 use crate::train::engine::{Engine, available_threads};
 use lightning_core::config::ModelConfig;
 use lightning_core::device::Device;
-use lightning_core::model::{
-    MicroBatch, ModelSpec, Objective, Precision, Routing, Trace, Training,
-};
+use lightning_core::model::{MicroBatch, ModelSpec, Objective, Precision, Routing, Trace, Training};
 use lightning_core::ops::LossScale;
 use lightning_core::tensor::DType;
 use lightning_data::Batch;
@@ -39,12 +37,8 @@ impl Comparison {
 /// # Errors
 /// Files that cannot be used (3), a checkpoint of another kind of model (2), a bound that is passed (7).
 pub fn parity(args: VerifyParityArgs) -> Result<(), Failure> {
-    let act = DType::parse_float(&args.dtype).ok_or_else(|| {
-        Failure::new(
-            Exit::Usage,
-            format!("--dtype {}: use f32, bf16 or f64", args.dtype),
-        )
-    })?;
+    let act = DType::parse_float(&args.dtype)
+        .ok_or_else(|| Failure::new(Exit::Usage, format!("--dtype {}: use f32, bf16 or f64", args.dtype)))?;
     let folder = Path::new(&args.hf);
     let mut config = HfConfig::read(&folder.join("config.json"))?.model;
     if let (Some(dt_min), Some(mamba)) = (args.dt_min, &mut config.mamba) {
@@ -56,20 +50,10 @@ pub fn parity(args: VerifyParityArgs) -> Result<(), Failure> {
     }
     let weights = TensorFiles::open_folder(folder)?;
     let golden = TensorFiles::open_files(&[PathBuf::from(&args.golden)])?;
-    let grads = args
-        .grads
-        .as_ref()
-        .map(|g| TensorFiles::open_files(&[PathBuf::from(g)]))
-        .transpose()?;
+    let grads = args.grads.as_ref().map(|g| TensorFiles::open_files(&[PathBuf::from(g)])).transpose()?;
     let batch = batch(&golden, &args.golden, config.vocab)?;
     let threads = args.threads.unwrap_or_else(available_threads);
-    let mut run = Run {
-        config: &config,
-        weights: &weights,
-        batch: &batch,
-        threads,
-        gradients: grads.is_some(),
-    };
+    let mut run = Run { config: &config, weights: &weights, batch: &batch, threads, gradients: grads.is_some() };
     let engine = match act {
         DType::BF16 => {
             let routing = run.execute(DType::F32, None)?;
@@ -98,27 +82,17 @@ pub fn parity(args: VerifyParityArgs) -> Result<(), Failure> {
 /// The batch of a golden file: `input_ids` [rows, tokens], labels the next token, the last of each row left out.
 fn batch(golden: &TensorFiles, file: &str, vocab: usize) -> Result<Batch, Failure> {
     let invalid = |message: String| Failure::new(Exit::Invalid, message);
-    let entry = golden
-        .entries()
-        .get("input_ids")
-        .ok_or_else(|| invalid(format!("{file} has no `input_ids`")))?;
+    let entry = golden.entries().get("input_ids").ok_or_else(|| invalid(format!("{file} has no `input_ids`")))?;
     let (rows, row_len) = match entry.shape.as_slice() {
         [tokens] => (1, *tokens),
         [rows, tokens] => (*rows, *tokens),
         other => {
-            return Err(invalid(format!(
-                "{file}: `input_ids` has shape {other:?}; [rows, tokens] is needed"
-            )));
+            return Err(invalid(format!("{file}: `input_ids` has shape {other:?}; [rows, tokens] is needed")));
         }
     };
     let ids = golden.integers("input_ids")?;
-    if let Some(id) = ids
-        .iter()
-        .find(|id| usize::try_from(**id).map_or(true, |id| id >= vocab))
-    {
-        return Err(invalid(format!(
-            "{file}: id {id} is outside the model's vocabulary of {vocab}"
-        )));
+    if let Some(id) = ids.iter().find(|id| usize::try_from(**id).map_or(true, |id| id >= vocab)) {
+        return Err(invalid(format!("{file}: id {id} is outside the model's vocabulary of {vocab}")));
     }
     if ids.is_empty() {
         return Err(invalid(format!("{file}: `input_ids` is empty")));
@@ -151,35 +125,14 @@ impl Run<'_> {
         let spec = ModelSpec {
             config: self.config.clone(),
             precision: Precision::of(act),
-            batch: MicroBatch {
-                rows,
-                row_len,
-                max_offsets: rows + 1,
-                padding: false,
-            },
-            objective: Objective {
-                scale,
-                mtp_factor: 0.0,
-                aux_coefficient: 0.0,
-                bias_rate: 0.0,
-            },
-            routing: if routing.is_some() {
-                Routing::Forced
-            } else {
-                Routing::Natural
-            },
-            training: if self.gradients {
-                Training::Gradients
-            } else {
-                Training::Off
-            },
+            batch: MicroBatch { rows, row_len, max_offsets: rows + 1, padding: false },
+            objective: Objective { scale, mtp_factor: 0.0, aux_coefficient: 0.0, bias_rate: 0.0 },
+            routing: if routing.is_some() { Routing::Forced } else { Routing::Natural },
+            recompute: lightning_core::program::Recompute::NONE,
+            training: if self.gradients { Training::Gradients } else { Training::Off },
         };
         let mut engine = Engine::new(spec, None, self.threads, Trace::Full)?;
-        let parts: Vec<_> = engine
-            .model
-            .parts()
-            .map(|(part, _, t)| (part.clone(), t))
-            .collect();
+        let parts: Vec<_> = engine.model.parts().map(|(part, _, t)| (part.clone(), t)).collect();
         let model = engine.model.clone();
         for (part, tensors) in parts {
             let values = self.weights.floats(&part.name, &part.shape)?;
@@ -190,9 +143,7 @@ impl Run<'_> {
             let names = outputs(other).filter(|n| n.ends_with(".topk_idx"));
             for (name, tensor) in names.zip(model.inputs.forced.clone()) {
                 let idx: Vec<i32> = value(other, &name)?.iter().map(|v| *v as i32).collect();
-                engine
-                    .device
-                    .write_slice(model.persistent.buffers(), tensor, &idx)?;
+                engine.device.write_slice(model.persistent.buffers(), tensor, &idx)?;
             }
         }
         if self.gradients {
@@ -218,10 +169,7 @@ fn outputs(engine: &Engine) -> impl Iterator<Item = String> + '_ {
 /// Routers come behind the hidden state that they read, the top behind all layers.
 fn layer_order(name: &str) -> (usize, usize, String) {
     let mut words = name.split('.');
-    let (stem, layer) = (
-        words.next().unwrap_or(""),
-        words.next().and_then(|l| l.parse().ok()),
-    );
+    let (stem, layer) = (words.next().unwrap_or(""), words.next().and_then(|l| l.parse().ok()));
     match (stem, layer) {
         ("hidden", Some(layer)) => (layer, 0, name.into()),
         ("router", Some(layer)) => (layer, 1, name.into()),
@@ -249,17 +197,9 @@ fn value_bound(act: DType, layer: usize) -> f64 {
     }
 }
 
-fn compare_values(
-    engine: &Engine,
-    golden: &TensorFiles,
-    act: DType,
-) -> Result<Vec<Comparison>, Failure> {
+fn compare_values(engine: &Engine, golden: &TensorFiles, act: DType) -> Result<Vec<Comparison>, Failure> {
     let layers = engine.model.spec.config.layers.len();
-    let mut names: Vec<&String> = golden
-        .entries()
-        .keys()
-        .filter(|n| *n != "input_ids")
-        .collect();
+    let mut names: Vec<&String> = golden.entries().keys().filter(|n| *n != "input_ids").collect();
     names.sort_by_key(|n| layer_order(n));
     let known: Vec<String> = outputs(engine).collect();
     let mut rows = Vec::new();
@@ -273,11 +213,7 @@ fn compare_values(
             let losses = engine.losses()?;
             let got = losses.sums[0] / losses.tokens[0].max(1.0);
             let bound = if act == DType::BF16 { 2e-3 } else { bound };
-            rows.push(Comparison {
-                name: name.clone(),
-                error: relative_l2(&[got], &want, name)?,
-                bound,
-            });
+            rows.push(Comparison { name: name.clone(), error: relative_l2(&[got], &want, name)?, bound });
         } else if !known.contains(name) {
             left_out.push(name.as_str());
         } else if entry.dtype == Dtype::I32 || entry.dtype == Dtype::I64 {
@@ -285,21 +221,9 @@ fn compare_values(
             if act != DType::BF16 {
                 let want = golden.integers(name)?;
                 let got = value(engine, name)?;
-                let differ = got
-                    .iter()
-                    .zip(&want)
-                    .filter(|(g, w)| **g != f64::from(**w))
-                    .count();
-                let error = if got.len() == want.len() {
-                    differ as f64 / want.len().max(1) as f64
-                } else {
-                    f64::NAN
-                };
-                rows.push(Comparison {
-                    name: name.clone(),
-                    error,
-                    bound: 0.0,
-                });
+                let differ = got.iter().zip(&want).filter(|(g, w)| **g != f64::from(**w)).count();
+                let error = if got.len() == want.len() { differ as f64 / want.len().max(1) as f64 } else { f64::NAN };
+                rows.push(Comparison { name: name.clone(), error, bound: 0.0 });
             }
         } else {
             let want = golden.floats(name, &entry.shape)?;
@@ -311,14 +235,10 @@ fn compare_values(
         }
     }
     if !left_out.is_empty() {
-        eprintln!(
-            "note: not compared, no such value in this run: {}",
-            left_out.join(", ")
-        );
+        eprintln!("note: not compared, no such value in this run: {}", left_out.join(", "));
     }
     if rows.is_empty() {
-        let message =
-            "the golden file holds none of logits, hidden.N, final_hidden, loss, router.N.*";
+        let message = "the golden file holds none of logits, hidden.N, final_hidden, loss, router.N.*";
         return Err(Failure::new(Exit::Invalid, message));
     }
     Ok(rows)
@@ -333,8 +253,7 @@ fn compare_gradients(
     let buffers = engine.model.persistent.buffers();
     let mut compared = 0;
     for (part, _, tensors) in engine.model.parts() {
-        let (Some(training), true) = (tensors.training, grads.entries().contains_key(&part.name))
-        else {
+        let (Some(training), true) = (tensors.training, grads.entries().contains_key(&part.name)) else {
             continue;
         };
         let want = grads.floats(&part.name, &part.shape)?;
@@ -346,11 +265,7 @@ fn compare_gradients(
             _ => 1e-5,
         };
         let name = format!("d {}", part.name);
-        rows.push(Comparison {
-            error: relative_l2(&got, &want, &name)?,
-            name,
-            bound,
-        });
+        rows.push(Comparison { error: relative_l2(&got, &want, &name)?, name, bound });
         compared += 1;
     }
     let left = grads.entries().len() - compared;
@@ -362,20 +277,12 @@ fn compare_gradients(
 
 fn relative_l2(got: &[f64], want: &[f64], name: &str) -> Result<f64, Failure> {
     if got.len() != want.len() {
-        let message = format!(
-            "`{name}` has {} values in the file and {} in the model",
-            want.len(),
-            got.len()
-        );
+        let message = format!("`{name}` has {} values in the file and {} in the model", want.len(), got.len());
         return Err(Failure::new(Exit::Invalid, message));
     }
     let difference: f64 = got.iter().zip(want).map(|(g, w)| (g - w) * (g - w)).sum();
     let norm: f64 = want.iter().map(|w| w * w).sum();
-    Ok(if norm == 0.0 {
-        difference.sqrt()
-    } else {
-        (difference / norm).sqrt()
-    })
+    Ok(if norm == 0.0 { difference.sqrt() } else { (difference / norm).sqrt() })
 }
 
 fn report(rows: &[Comparison], as_json: bool) -> Result<(), Failure> {
@@ -384,10 +291,7 @@ fn report(rows: &[Comparison], as_json: bool) -> Result<(), Failure> {
             .iter()
             .map(|r| json!({ "name": r.name, "relative_l2": r.error, "bound": r.bound, "passes": r.passes() }))
             .collect();
-        println!(
-            "{}",
-            json!({ "passes": rows.iter().all(Comparison::passes), "tensors": tensors })
-        );
+        println!("{}", json!({ "passes": rows.iter().all(Comparison::passes), "tensors": tensors }));
         return Ok(());
     }
     for r in rows {

@@ -80,7 +80,11 @@ impl Comparison {
         let verdict = if self.is_same() {
             "identical".to_string()
         } else {
-            format!("{} differences in structure, {} tensors with other values", self.structure.len(), self.values.len())
+            format!(
+                "{} differences in structure, {} tensors with other values",
+                self.structure.len(),
+                self.values.len()
+            )
         };
         writeln!(
             text,
@@ -130,9 +134,8 @@ pub fn same(args: VerifySameArgs) -> Result<(), Failure> {
 /// Files that cannot be read, or a wrong checksum.
 pub fn compare(a: &Weights, b: &Weights) -> Result<Comparison, ConvertError> {
     let all = matches!((a, b), (Weights::Ours { .. }, Weights::Ours { .. }));
-    let by_name = |w: &Weights| -> BTreeMap<String, Listed> {
-        w.list(all).into_iter().map(|t| (t.name.clone(), t)).collect()
-    };
+    let by_name =
+        |w: &Weights| -> BTreeMap<String, Listed> { w.list(all).into_iter().map(|t| (t.name.clone(), t)).collect() };
     let (in_a, in_b) = (by_name(a), by_name(b));
     let mut result = Comparison::default();
     let only = |one: &BTreeMap<String, Listed>, other: &BTreeMap<String, Listed>, path: &Path| {

@@ -190,9 +190,16 @@ impl SharedShadow {
         let range = at / 4..(at + n).div_ceil(4);
         let mut found = None;
         let new = Writer::new(who.clock, who.entity, asynchronous);
+        // A large range was usually written by the same entity before, as the stages of a pipeline are.
+        let own =
+            range.len() >= 16 && self.writers[range.clone()].iter().fold(0, |x, w| x | (w.entity() ^ who.entity)) == 0;
+        if own {
+            self.writers[range.clone()].fill(new);
+        }
         // Neighbours usually have the same writer: look its clock up once.
         let (mut entity, mut known) = (who.entity, u32::MAX);
-        for (i, w) in self.writers[range.clone()].iter_mut().enumerate() {
+        let rest = if own { range.end..range.end } else { range.clone() };
+        for (i, w) in self.writers[rest].iter_mut().enumerate() {
             let e = w.entity();
             if e != entity {
                 entity = e;
@@ -214,14 +221,14 @@ impl SharedShadow {
             if known >= self.latest[i] {
                 continue;
             }
-            if let Some(k) = r[range.clone()].iter().position(|c| *c > known) {
+            if let Some(k) = later(&r[range.clone()], known) {
                 found = found.or(Some(Conflict::WriteAfterRead { entity: e, at: (range.start + k) * 4 }));
             }
         }
         for (i, r) in self.chunk_reads.iter().enumerate() {
             let known = who.knows.own[self.first_group + i];
             if known < self.latest_chunk[i]
-                && let Some(k) = r[at / 16..(at + n).div_ceil(16)].iter().position(|c| *c > known)
+                && let Some(k) = later(&r[at / 16..(at + n).div_ceil(16)], known)
             {
                 found =
                     found.or(Some(Conflict::WriteAfterRead { entity: self.first_group + i, at: (at / 16 + k) * 16 }));
@@ -238,4 +245,12 @@ impl SharedShadow {
         self.mark_init(at, n);
         found
     }
+}
+
+/// First clock that is later than what is known. Clocks stay below 2^31, so that a difference shows in its sign; without
+/// an early exit the search for one is a loop of vectors.
+#[inline]
+fn later(clocks: &[u32], known: u32) -> Option<usize> {
+    let sign = clocks.iter().fold(0, |x, c| x | known.wrapping_sub(*c));
+    if sign >> 31 == 0 { None } else { clocks.iter().position(|c| *c > known) }
 }

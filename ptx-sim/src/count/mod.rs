@@ -122,20 +122,7 @@ impl Counts {
         }
         let words = n.div_ceil(4) as u32;
         for group in list[..count].chunks(per_pass) {
-            let mut seen = [[u32::MAX; 32]; 32];
-            let mut depth = [0u8; 32];
-            let mut worst = 1;
-            for first in group {
-                for word in *first..*first + words {
-                    let bank = (word % 32) as usize;
-                    let d = depth[bank] as usize;
-                    if !seen[bank][..d].contains(&word) && d < 32 {
-                        seen[bank][d] = word;
-                        depth[bank] += 1;
-                        worst = worst.max(depth[bank] as u64);
-                    }
-                }
-            }
+            let worst = wavefronts(group, words);
             self.shared_wavefronts += worst;
             self.shared_conflicts += worst - 1;
         }
@@ -224,4 +211,33 @@ impl Counts {
         }
         s + "}}"
     }
+}
+
+/// Passes over the banks for one group of lanes, each of which touches `words` words from `first[lane]`.
+fn wavefronts(first: &[u32], words: u32) -> u64 {
+    // Usually no bank has two words.
+    let mut word_of = [u32::MAX; 32];
+    let all = || first.iter().flat_map(|f| *f..*f + words);
+    let clash = all().any(|word| {
+        let w = &mut word_of[(word % 32) as usize];
+        let clash = *w != u32::MAX && *w != word;
+        *w = word;
+        clash
+    });
+    if !clash {
+        return 1;
+    }
+    let mut seen = [[u32::MAX; 32]; 32];
+    let mut depth = [0u8; 32];
+    let mut worst = 1;
+    for word in all() {
+        let bank = (word % 32) as usize;
+        let d = depth[bank] as usize;
+        if !seen[bank][..d].contains(&word) && d < 32 {
+            seen[bank][d] = word;
+            depth[bank] += 1;
+            worst = worst.max(depth[bank] as u64);
+        }
+    }
+    worst
 }

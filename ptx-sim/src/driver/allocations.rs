@@ -68,18 +68,7 @@ impl Allocations {
         let mut r = lock(&self.records);
         r.0 += 1;
         let id = r.0;
-        r.1.insert(
-            base,
-            Record {
-                base,
-                bytes,
-                context,
-                device,
-                origin,
-                id,
-                sync_memops: false,
-            },
-        );
+        r.1.insert(base, Record { base, bytes, context, device, origin, id, sync_memops: false });
     }
 
     /// The allocation that contains an address.
@@ -97,11 +86,7 @@ impl Allocations {
     /// Takes out the allocation that begins at an address, if `accept` agrees.
     pub fn take(&self, base: u64, accept: impl Fn(&Record) -> bool) -> Option<Record> {
         let mut r = lock(&self.records);
-        if r.1.get(&base).is_some_and(accept) {
-            r.1.remove(&base)
-        } else {
-            None
-        }
+        if r.1.get(&base).is_some_and(accept) { r.1.remove(&base) } else { None }
     }
 
     /// Sets `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS` of the allocation that contains an address.
@@ -119,20 +104,17 @@ impl Allocations {
     /// Whether any part of a range belongs to an allocation.
     pub fn overlaps(&self, base: u64, bytes: u64) -> bool {
         let r = lock(&self.records);
-        r.1.range(..base + bytes.max(1))
-            .next_back()
-            .is_some_and(|(_, rec)| rec.base + rec.bytes.max(1) > base)
+        r.1.range(..base + bytes.max(1)).next_back().is_some_and(|(_, rec)| rec.base + rec.bytes.max(1) > base)
     }
 
     /// Takes out all device memory of a context and returns the addresses. Pinned and mapped memory outlives it.
     pub fn take_all_of(&self, context: Handle) -> Vec<u64> {
         let mut r = lock(&self.records);
-        let gone: Vec<u64> = r
-            .1
-            .values()
-            .filter(|v| v.context == context && !v.origin.is_host() && v.origin != Origin::Mapped)
-            .map(|v| v.base)
-            .collect();
+        let gone: Vec<u64> =
+            r.1.values()
+                .filter(|v| v.context == context && !v.origin.is_host() && v.origin != Origin::Mapped)
+                .map(|v| v.base)
+                .collect();
         for a in &gone {
             r.1.remove(a);
         }

@@ -10,11 +10,7 @@ use super::stream::PRIORITY_RANGE;
 
 /// Accepted context flags: scheduling (0, 1, 2, 4), map host, resize local memory, coredumps, synchronous memory operations.
 fn check_flags(flags: u32) -> Outcome {
-    if flags & !0xff != 0 || !matches!(flags & 7, 0 | 1 | 2 | 4) {
-        Err(Status::INVALID_VALUE)
-    } else {
-        Ok(())
-    }
+    if flags & !0xff != 0 || !matches!(flags & 7, 0 | 1 | 2 | 4) { Err(Status::INVALID_VALUE) } else { Ok(()) }
 }
 
 fn default_limit(limit: i32) -> Outcome<usize> {

@@ -86,11 +86,7 @@ impl Driver {
 
     /// An address that the call declares to be in host memory.
     pub fn host_side(&self, address: usize) -> Outcome<Side> {
-        if self.in_device_window(address as u64) {
-            Err(Status::INVALID_VALUE)
-        } else {
-            Ok(Side::Host(address))
-        }
+        if self.in_device_window(address as u64) { Err(Status::INVALID_VALUE) } else { Ok(Side::Host(address)) }
     }
 }
 
@@ -107,13 +103,7 @@ struct Place {
 
 impl Place {
     /// Address of the first byte, row pitch and slice pitch.
-    fn resolve(
-        &self,
-        d: &Driver,
-        width: usize,
-        rows: usize,
-        slices: usize,
-    ) -> Outcome<(Side, usize, usize)> {
+    fn resolve(&self, d: &Driver, width: usize, rows: usize, slices: usize) -> Outcome<(Side, usize, usize)> {
         let [x, y, z] = self.offset;
         let flat = rows <= 1 && slices <= 1;
         let pitch = if self.pitch == 0 { width } else { self.pitch };
@@ -213,12 +203,7 @@ fn queued(stream: Handle, work: CopyWork) -> Outcome {
 
 fn contexts(list: [Handle; 2]) -> Outcome {
     let d = driver()?;
-    list.into_iter().try_for_each(|h| {
-        d.contexts
-            .find(h)
-            .map(|_| ())
-            .ok_or(Status::INVALID_CONTEXT)
-    })
+    list.into_iter().try_for_each(|h| d.contexts.find(h).map(|_| ()).ok_or(Status::INVALID_CONTEXT))
 }
 
 /// Copies in a batch; none of them may be empty, and the default streams are not allowed.
@@ -229,10 +214,7 @@ fn batch(to: In<u64>, from: In<u64>, bytes: In<usize>, count: usize, stream: Han
     }
     let (to, from, bytes) = (to.to_vec(count)?, from.to_vec(count)?, bytes.to_vec(count)?);
     for i in 0..count {
-        queued(
-            stream,
-            CopyWork::linear(d.side(to[i]), d.side(from[i]), bytes[i]),
-        )?;
+        queued(stream, CopyWork::linear(d.side(to[i]), d.side(from[i]), bytes[i]))?;
     }
     Ok(())
 }

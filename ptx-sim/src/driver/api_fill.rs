@@ -8,30 +8,13 @@ use super::stream::submit;
 use super::work::{FillWork, Work};
 
 /// Checks a fill: alignment of address and pitch to the element, rows that fit their pitch.
-pub fn fill(
-    to: u64,
-    pitch: usize,
-    value: u32,
-    element: u32,
-    width: usize,
-    height: usize,
-) -> Outcome<FillWork> {
-    let bytes = width
-        .checked_mul(element as usize)
-        .ok_or(Status::INVALID_VALUE)?;
-    let aligned = to.is_multiple_of(element as u64)
-        && (height <= 1 || pitch.is_multiple_of(element as usize));
+pub fn fill(to: u64, pitch: usize, value: u32, element: u32, width: usize, height: usize) -> Outcome<FillWork> {
+    let bytes = width.checked_mul(element as usize).ok_or(Status::INVALID_VALUE)?;
+    let aligned = to.is_multiple_of(element as u64) && (height <= 1 || pitch.is_multiple_of(element as usize));
     if !aligned || (height > 1 && pitch < bytes) {
         return Err(Status::INVALID_VALUE);
     }
-    Ok(FillWork {
-        to,
-        value,
-        element,
-        width,
-        height,
-        pitch,
-    })
+    Ok(FillWork { to, value, element, width, height, pitch })
 }
 
 fn now(work: FillWork) -> Outcome {

@@ -22,14 +22,8 @@ fn get(f: &Function, attribute: i32) -> Outcome<i32> {
         0 => occ::max_threads(f)? as i32,
         1 => kernel.static_shared as i32,
         2 => {
-            let constant =
-                |v: &&crate::exec::Variable| v.space == crate::exec::VariableSpace::Const;
-            module
-                .variables
-                .iter()
-                .filter(constant)
-                .map(|v| v.bytes as i32)
-                .sum()
+            let constant = |v: &&crate::exec::Variable| v.space == crate::exec::VariableSpace::Const;
+            module.variables.iter().filter(constant).map(|v| v.bytes as i32).sum()
         }
         3 => kernel.local_bytes as i32,
         // Known from a cubin only; 0 says that it is not.
@@ -55,8 +49,7 @@ fn set(f: &Function, attribute: i32, value: i32) -> Outcome {
     let mut a = lock(&f.attributes);
     match attribute {
         8 => {
-            let room =
-                architecture()?.max_shared_per_block_optin() as i64 - kernel.static_shared as i64;
+            let room = architecture()?.max_shared_per_block_optin() as i64 - kernel.static_shared as i64;
             if value < 0 || value as i64 > room {
                 super::entry::explain(&format!(
                     "{}: {value} bytes of dynamic shared memory were asked for, at most {room} are possible beside the {} static ones",
@@ -67,9 +60,7 @@ fn set(f: &Function, attribute: i32, value: i32) -> Outcome {
             a.max_dynamic_shared = value as u32;
         }
         9 if (-1..=100).contains(&value) => a.carveout = value,
-        11..=13 if value >= 0 && kernel.required_cluster.is_none() => {
-            a.cluster[attribute as usize - 11] = value as u32
-        }
+        11..=13 if value >= 0 && kernel.required_cluster.is_none() => a.cluster[attribute as usize - 11] = value as u32,
         14 if matches!(value, 0 | 1) => a.non_portable_cluster = value == 1,
         15 if (0..=2).contains(&value) => a.cluster_policy = value,
         _ => return Err(Status::INVALID_VALUE),
@@ -82,13 +73,8 @@ fn kernel_function(kernel: Handle, device: i32) -> Outcome<Arc<Function>> {
     let d = driver()?;
     let device = d.device(device)?;
     let k = d.kernels.get(kernel)?;
-    let primary = lock(&device.primary)
-        .context
-        .and_then(|h| d.contexts.find(h));
-    let context = match (
-        current().ok().filter(|c| c.device == device.ordinal),
-        primary,
-    ) {
+    let primary = lock(&device.primary).context.and_then(|h| d.contexts.find(h));
+    let context = match (current().ok().filter(|c| c.device == device.ordinal), primary) {
         (Some(c), _) | (None, Some(c)) => c,
         (None, None) => return Err(Status::INVALID_CONTEXT),
     };

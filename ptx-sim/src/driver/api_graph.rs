@@ -90,13 +90,7 @@ fn write_list(items: &[Handle], array: Out<Handle>, count: Out<usize>) -> Outcom
     count.set(room.min(items.len()))
 }
 
-fn edges(
-    g: &Graph,
-    from: Out<Handle>,
-    to: Out<Handle>,
-    data: Option<Out<EdgeData>>,
-    count: Out<usize>,
-) -> Outcome {
+fn edges(g: &Graph, from: Out<Handle>, to: Out<Handle>, data: Option<Out<EdgeData>>, count: Out<usize>) -> Outcome {
     let list = g.edges();
     if from.is_null() != to.is_null() {
         return Err(Status::INVALID_VALUE);
@@ -117,10 +111,7 @@ fn edges(
 
 fn change_edges(h: Handle, from: In<Handle>, to: In<Handle>, count: usize, add: bool) -> Outcome {
     let g = graph(h)?;
-    from.to_vec(count)?
-        .into_iter()
-        .zip(to.to_vec(count)?)
-        .try_for_each(|(a, b)| g.set_edge(a, b, add))
+    from.to_vec(count)?.into_iter().zip(to.to_vec(count)?).try_for_each(|(a, b)| g.set_edge(a, b, add))
 }
 
 fn neighbours(node: Handle, before: bool) -> Outcome<Vec<Handle>> {
@@ -128,11 +119,7 @@ fn neighbours(node: Handle, before: bool) -> Outcome<Vec<Handle>> {
     if before {
         return Ok(g.node(node)?.deps);
     }
-    Ok(g.edges()
-        .into_iter()
-        .filter(|e| e.0 == node)
-        .map(|e| e.1)
-        .collect())
+    Ok(g.edges().into_iter().filter(|e| e.0 == node).map(|e| e.1).collect())
 }
 
 fn dot(g: &Graph) -> Outcome<String> {

@@ -13,13 +13,7 @@ use super::status::{Outcome, Status};
 use super::work::{CopyWork, FillWork, KernelWork, Side, Work};
 
 /// Attributes of a fresh kernel node.
-const NODE: Attributes = Attributes {
-    cluster: None,
-    cooperative: false,
-    programmatic: false,
-    node: true,
-    event: None,
-};
+const NODE: Attributes = Attributes { cluster: None, cooperative: false, programmatic: false, node: true, event: None };
 
 /// `CUDA_KERNEL_NODE_PARAMS` (version 1) and the beginning of the later versions.
 #[repr(C)]
@@ -73,20 +67,8 @@ pub struct NodeParams {
 
 impl KernelParams {
     fn work(self, attributes: Attributes) -> Outcome<Work> {
-        let shape = Shape {
-            grid: self.grid,
-            block: self.block,
-            shared: self.shared,
-            attributes,
-        };
-        Ok(Work::Kernel(prepare(
-            self.function,
-            shape,
-            Arguments {
-                pointers: self.pointers,
-                extra: self.extra,
-            },
-        )?))
+        let shape = Shape { grid: self.grid, block: self.block, shared: self.shared, attributes };
+        Ok(Work::Kernel(prepare(self.function, shape, Arguments { pointers: self.pointers, extra: self.extra })?))
     }
 
     /// Keeps the attributes that the node has already.
@@ -110,13 +92,7 @@ impl KernelParams {
         let mut kept = lock(&slot.arguments);
         kept.0 = k.params.clone();
         let base = kept.0.as_ptr() as usize;
-        kept.1 = k
-            .function
-            .kernel()?
-            .params
-            .iter()
-            .map(|p| base + p.offset)
-            .collect();
+        kept.1 = k.function.kernel()?.params.iter().map(|p| base + p.offset).collect();
         Ok(KernelParams {
             function: k.handle,
             grid: k.grid,
@@ -131,15 +107,8 @@ impl KernelParams {
 impl KernelParams2 {
     /// The first part, with `kern` in place of `func` when that is null.
     fn merged(self) -> KernelParams {
-        let function = if self.first.function == Handle::NULL {
-            self.kernel
-        } else {
-            self.first.function
-        };
-        KernelParams {
-            function,
-            ..self.first
-        }
+        let function = if self.first.function == Handle::NULL { self.kernel } else { self.first.function };
+        KernelParams { function, ..self.first }
     }
 }
 
@@ -155,25 +124,11 @@ impl FillParams {
         if !matches!(self.element, 1 | 2 | 4) || self.width == 0 || self.height == 0 {
             return Err(Status::INVALID_VALUE);
         }
-        Ok(Work::Fill(fill(
-            self.to,
-            self.pitch,
-            self.value,
-            self.element,
-            self.width,
-            self.height,
-        )?))
+        Ok(Work::Fill(fill(self.to, self.pitch, self.value, self.element, self.width, self.height)?))
     }
 
     fn of(f: &FillWork) -> FillParams {
-        FillParams {
-            to: f.to,
-            pitch: f.pitch,
-            value: f.value,
-            element: f.element,
-            width: f.width,
-            height: f.height,
-        }
+        FillParams { to: f.to, pitch: f.pitch, value: f.value, element: f.element, width: f.width, height: f.height }
     }
 }
 
@@ -183,8 +138,7 @@ fn copy_params(c: &CopyWork) -> Memcpy3D {
         Side::Host(a) => (1, a, 0),
         Side::Device(a) => (2, 0, a),
     };
-    let ((src_type, src_host, src_device), (dst_type, dst_host, dst_device)) =
-        (parts(c.from), parts(c.to));
+    let ((src_type, src_host, src_device), (dst_type, dst_host, dst_device)) = (parts(c.from), parts(c.to));
     Memcpy3D {
         src_type,
         src_host,
@@ -212,11 +166,7 @@ fn host_work(p: HostParams) -> Outcome<Work> {
 
 pub(super) fn event_work(event: Handle, record: bool) -> Outcome<Work> {
     driver()?.events.get(event)?;
-    Ok(if record {
-        Work::Record(event)
-    } else {
-        Work::Wait(event)
-    })
+    Ok(if record { Work::Record(event) } else { Work::Wait(event) })
 }
 
 fn add(out: Out<Handle>, h: Handle, deps: In<Handle>, count: usize, work: Work) -> Outcome {
@@ -236,17 +186,10 @@ pub(super) fn set(node: Handle, work: Work) -> Outcome {
 }
 
 /// Replaces the work of a node of an executable.
-pub(super) fn set_exec(
-    h: Handle,
-    node: Handle,
-    make: impl FnOnce(&Work) -> Outcome<Work>,
-) -> Outcome {
+pub(super) fn set_exec(h: Handle, node: Handle, make: impl FnOnce(&Work) -> Outcome<Work>) -> Outcome {
     let e = exec(h)?;
     let mut nodes = lock(&e.nodes);
-    let n = nodes
-        .iter_mut()
-        .find(|n| n.source == node)
-        .ok_or(Status::INVALID_VALUE)?;
+    let n = nodes.iter_mut().find(|n| n.source == node).ok_or(Status::INVALID_VALUE)?;
     let work = make(&n.work)?;
     if !compatible(&n.work, &work) {
         return Err(Status::INVALID_VALUE);
@@ -264,17 +207,12 @@ fn generic(p: In<NodeParams>) -> Outcome<Work> {
         1 => Ok(Work::Copy(strided(&In::<Memcpy3D>::at(at(16)).get()?)?)),
         2 => In::<FillParams>::at(at(0)).get()?.work(),
         3 => host_work(In::<HostParams>::at(at(0)).get()?),
-        4 => Ok(Work::Child(
-            graph(Handle(head.union[0] as usize))?.snapshot()?,
-        )),
+        4 => Ok(Work::Child(graph(Handle(head.union[0] as usize))?.snapshot()?)),
         5 => Ok(Work::Empty),
         6 => event_work(Handle(head.union[0] as usize), false),
         7 => event_work(Handle(head.union[0] as usize), true),
         8..=13 => {
-            super::entry::explain(&format!(
-                "graph nodes of type {} are not available on a virtual device",
-                head.kind
-            ));
+            super::entry::explain(&format!("graph nodes of type {} are not available on a virtual device", head.kind));
             Err(Status::NOT_SUPPORTED)
         }
         _ => Err(Status::INVALID_VALUE),

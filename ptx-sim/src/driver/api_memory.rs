@@ -23,12 +23,8 @@ fn allocate_device(bytes: usize) -> Outcome<u64> {
     if bytes == 0 {
         return Err(Status::INVALID_VALUE);
     }
-    let a = d
-        .memory
-        .allocate(d.device_of(&c).physical, bytes as u64)
-        .map_err(|e| refuse("cuMemAlloc", &e))?;
-    d.allocations
-        .add(a, bytes as u64, c.handle, c.device, Origin::Device);
+    let a = d.memory.allocate(d.device_of(&c).physical, bytes as u64).map_err(|e| refuse("cuMemAlloc", &e))?;
+    d.allocations.add(a, bytes as u64, c.handle, c.device, Origin::Device);
     Ok(a)
 }
 
@@ -42,16 +38,12 @@ fn allocate_host(bytes: usize, origin: Origin) -> Outcome<usize> {
     let a = host_memory::allocate(bytes).ok_or(Status::OUT_OF_MEMORY)?;
     // SAFETY: the memory stays allocated until `free_host`, which ends the registration first.
     unsafe { d.memory.register_host(a as *mut u8, bytes as u64) };
-    d.allocations
-        .add(a as u64, bytes as u64, c.handle, c.device, origin);
+    d.allocations.add(a as u64, bytes as u64, c.handle, c.device, origin);
     Ok(a)
 }
 
 fn free_host(record: Record) -> Outcome {
-    driver()?
-        .memory
-        .unregister_host(record.base as *mut u8)
-        .map_err(|e| refuse("free", &e))?;
+    driver()?.memory.unregister_host(record.base as *mut u8).map_err(|e| refuse("free", &e))?;
     // SAFETY: the record was taken out of the ledger, into which `allocate_host` put it; it cannot be freed again.
     unsafe { host_memory::free(record.base as usize, record.bytes as usize) };
     Ok(())
@@ -64,10 +56,7 @@ fn memory_type(r: &Record) -> u32 {
 
 /// Writes one attribute. `Err(INVALID_VALUE)` when the pointer is unknown to CUDA or the attribute is not defined.
 fn write_attribute(to: usize, attribute: i32, address: u64) -> Outcome {
-    let r = driver()?
-        .allocations
-        .containing(address)
-        .ok_or(Status::INVALID_VALUE)?;
+    let r = driver()?.allocations.containing(address).ok_or(Status::INVALID_VALUE)?;
     let host_visible = r.origin.is_host() || r.origin == Origin::Managed;
     match attribute {
         1 => write_host(to, &r.context.0.to_le_bytes()),
@@ -86,11 +75,7 @@ fn write_attribute(to: usize, attribute: i32, address: u64) -> Outcome {
         15 => write_host(to, &[0]),
         16 => write_host(to, &3i32.to_le_bytes()),
         17 => {
-            let pool = if let Origin::Pool(p) = r.origin {
-                p.0
-            } else {
-                0
-            };
+            let pool = if let Origin::Pool(p) = r.origin { p.0 } else { 0 };
             write_host(to, &pool.to_le_bytes())
         }
         20 => write_host(to, &r.id.to_le_bytes()),
@@ -312,9 +297,5 @@ fn check_managed(address: u64, bytes: usize) -> Outcome {
         .containing(address)
         .filter(|r| r.origin == Origin::Managed)
         .ok_or(Status::INVALID_VALUE)?;
-    if bytes == 0 || address + bytes as u64 > r.base + r.bytes {
-        Err(Status::INVALID_VALUE)
-    } else {
-        Ok(())
-    }
+    if bytes == 0 || address + bytes as u64 > r.base + r.bytes { Err(Status::INVALID_VALUE) } else { Ok(()) }
 }

@@ -59,12 +59,8 @@ fn load(source: Result<Source, (Status, String)>, log: &ErrorLog) -> Outcome<Han
 
 /// An image from a file; the bytes are kept until it is decoded.
 fn read_file(path: &str) -> Result<Source, (Status, String)> {
-    let mut bytes = std::fs::read(path).map_err(|e| {
-        (
-            Status::FILE_NOT_FOUND,
-            format!("{path}: {e}; check the path"),
-        )
-    })?;
+    let mut bytes =
+        std::fs::read(path).map_err(|e| (Status::FILE_NOT_FOUND, format!("{path}: {e}; check the path")))?;
     bytes.push(0);
     if bytes.starts_with(&super::fatbin::MAGIC.to_le_bytes()) {
         return super::image::source_of_fatbin(&bytes[..bytes.len() - 1]);
@@ -86,19 +82,8 @@ fn keep(text: &str) -> Text {
 
 fn variable(module: Handle, name: &str, address: Out<u64>, bytes: Out<usize>) -> Outcome {
     let image = driver()?.modules.get(module)?;
-    let v = image
-        .loaded
-        .module
-        .variables
-        .iter()
-        .find(|v| v.name == name)
-        .ok_or(Status::NOT_FOUND)?;
-    let a = image
-        .loaded
-        .addresses
-        .get(name)
-        .copied()
-        .ok_or(Status::NOT_FOUND)?;
+    let v = image.loaded.module.variables.iter().find(|v| v.name == name).ok_or(Status::NOT_FOUND)?;
+    let a = image.loaded.addresses.get(name).copied().ok_or(Status::NOT_FOUND)?;
     address.set_if_wanted(a);
     bytes.set_if_wanted(v.bytes);
     Ok(())
@@ -114,18 +99,10 @@ fn make_library(source: Result<Source, (Status, String)>, log: &ErrorLog) -> Out
     let library = super::handles::fresh();
     let mut kernels = BTreeMap::new();
     for k in &module.kernels {
-        let (h, _) = d.kernels.add(|_| LibraryKernel {
-            library,
-            name: k.name.clone(),
-        });
+        let (h, _) = d.kernels.add(|_| LibraryKernel { library, name: k.name.clone() });
         kernels.insert(k.name.clone(), h);
     }
-    let l = Library {
-        module: Arc::new(module),
-        registers,
-        kernels,
-        loaded: Mutex::default(),
-    };
+    let l = Library { module: Arc::new(module), registers, kernels, loaded: Mutex::default() };
     d.libraries.adopt(library, Arc::new(l));
     Ok(library)
 }

@@ -21,12 +21,7 @@ pub struct EdgeData {
 
 impl EdgeData {
     /// A full dependency.
-    pub const DEFAULT: EdgeData = EdgeData {
-        from_port: 0,
-        to_port: 0,
-        kind: 0,
-        reserved: [0; 5],
-    };
+    pub const DEFAULT: EdgeData = EdgeData { from_port: 0, to_port: 0, kind: 0, reserved: [0; 5] };
 }
 
 thread_local! {
@@ -40,11 +35,7 @@ fn create(stream: Out<Handle>, flags: u32, priority: i32) -> Outcome {
         return Err(Status::INVALID_VALUE);
     }
     let context = current()?;
-    stream.set(
-        driver()?
-            .create_stream(context, flags, priority, false)
-            .handle,
-    )
+    stream.set(driver()?.create_stream(context, flags, priority, false).handle)
 }
 
 #[allow(clippy::too_many_arguments)]

@@ -69,13 +69,7 @@ pub fn exchange_thread_mode(mode: Mode) -> Mode {
 }
 
 /// Begins a capture on a stream into `graph`, whose nodes `first` precede what is captured.
-pub fn begin(
-    d: &Driver,
-    stream: &Arc<Stream>,
-    mode: Mode,
-    graph: Option<Arc<Graph>>,
-    first: Vec<Handle>,
-) -> Outcome {
+pub fn begin(d: &Driver, stream: &Arc<Stream>, mode: Mode, graph: Option<Arc<Graph>>, first: Vec<Handle>) -> Outcome {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     if stream.legacy {
         return Err(Status::STREAM_CAPTURE_UNSUPPORTED);
@@ -93,11 +87,7 @@ pub fn begin(
         thread: std::thread::current().id(),
         graph,
         owns_graph,
-        state: Mutex::new(State {
-            tails: BTreeMap::from([(stream.handle, first)]),
-            invalid: false,
-            ended: false,
-        }),
+        state: Mutex::new(State { tails: BTreeMap::from([(stream.handle, first)]), invalid: false, ended: false }),
     });
     lock(&ACTIVE).push(capture.clone());
     *slot = Some(capture);
@@ -222,21 +212,12 @@ impl Capture {
 
     fn usable(&self) -> Outcome<std::sync::MutexGuard<'_, State>> {
         let state = lock(&self.state);
-        if state.invalid {
-            Err(Status::STREAM_CAPTURE_INVALIDATED)
-        } else {
-            Ok(state)
-        }
+        if state.invalid { Err(Status::STREAM_CAPTURE_INVALIDATED) } else { Ok(state) }
     }
 
     /// The nodes that the next node of a stream depends on.
     pub fn tails_of(&self, stream: Handle) -> Outcome<Vec<Handle>> {
-        Ok(self
-            .usable()?
-            .tails
-            .get(&stream)
-            .cloned()
-            .unwrap_or_default())
+        Ok(self.usable()?.tails.get(&stream).cloned().unwrap_or_default())
     }
 
     /// Replaces or extends the dependencies of a stream's next node.

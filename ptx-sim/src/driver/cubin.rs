@@ -46,21 +46,11 @@ impl<'a> Elf<'a> {
             return None;
         }
         let at = self.sections.checked_add(i.checked_mul(self.entry)?)?;
-        let (offset, size) = (
-            number(self.data, at.checked_add(24)?, 8)?,
-            number(self.data, at + 32, 8)?,
-        );
+        let (offset, size) = (number(self.data, at.checked_add(24)?, 8)?, number(self.data, at + 32, 8)?);
         // Sections without bytes in the file (type 8) have nothing to read.
-        let data = if number(self.data, at + 4, 4)? == 8 {
-            &[]
-        } else {
-            self.data.get(offset..offset.checked_add(size)?)?
-        };
-        Some(Section {
-            data,
-            link: number(self.data, at + 40, 4)?,
-            name: number(self.data, at, 4)?,
-        })
+        let data =
+            if number(self.data, at + 4, 4)? == 8 { &[] } else { self.data.get(offset..offset.checked_add(size)?)? };
+        Some(Section { data, link: number(self.data, at + 40, 4)?, name: number(self.data, at, 4)? })
     }
 }
 
@@ -72,16 +62,12 @@ pub fn registers(data: &[u8]) -> Vec<(String, u32)> {
 fn read(data: &[u8]) -> Option<Vec<(String, u32)>> {
     let elf = Elf::open(data)?;
     let names = elf.section(number(data, 0x3e, 2)?)?;
-    let info = (0..elf.count)
-        .filter_map(|i| elf.section(i))
-        .find(|s| text(names.data, s.name) == Some(".nv.info"))?;
+    let info = (0..elf.count).filter_map(|i| elf.section(i)).find(|s| text(names.data, s.name) == Some(".nv.info"))?;
     let symbols = elf.section(info.link)?;
     let strings = elf.section(symbols.link)?;
     let mut out = Vec::new();
     let mut at = 0;
-    while let (Some(format), Some(attribute)) =
-        (number(info.data, at, 1), number(info.data, at + 1, 1))
-    {
+    while let (Some(format), Some(attribute)) = (number(info.data, at, 1), number(info.data, at + 1, 1)) {
         if format != 4 {
             // Formats 1 to 3 keep their value in the next two bytes.
             at += 4;
@@ -90,8 +76,7 @@ fn read(data: &[u8]) -> Option<Vec<(String, u32)>> {
         let size = number(info.data, at + 2, 2)?;
         if attribute == 0x2f && size >= 8 {
             let (symbol, count) = (number(info.data, at + 4, 4)?, number(info.data, at + 8, 4)?);
-            let name = number(symbols.data, symbol.checked_mul(24)?, 4)
-                .and_then(|n| text(strings.data, n));
+            let name = number(symbols.data, symbol.checked_mul(24)?, 4).and_then(|n| text(strings.data, n));
             if let Some(name) = name {
                 out.push((name.to_string(), count as u32));
             }

@@ -21,9 +21,7 @@ pub fn enter(name: &'static str, body: impl FnOnce() -> Outcome) -> i32 {
         Ok(Ok(())) => 0,
         Ok(Err(status)) => status.0,
         Err(_) => {
-            eprintln!(
-                "ptx-sim: {name} failed inside the virtual driver; the message above says where"
-            );
+            eprintln!("ptx-sim: {name} failed inside the virtual driver; the message above says where");
             Status::UNKNOWN.0
         }
     }

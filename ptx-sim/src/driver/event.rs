@@ -35,10 +35,7 @@ struct State {
 impl Event {
     /// Notes that the event was recorded and has completed.
     pub fn record(&self) {
-        *lock(&self.state) = State {
-            recorded: true,
-            captured: None,
-        };
+        *lock(&self.state) = State { recorded: true, captured: None };
     }
 
     /// Whether it was ever recorded outside a capture.
@@ -73,9 +70,7 @@ fn record(event: Handle, stream: Handle, flags: u32) -> Outcome {
         return Err(Status::INVALID_HANDLE);
     }
     match s.capturing() {
-        Some(c) if flags & RECORD_EXTERNAL != 0 => {
-            c.append(s.handle, Work::Record(event)).map(|_| ())
-        }
+        Some(c) if flags & RECORD_EXTERNAL != 0 => c.append(s.handle, Work::Record(event)).map(|_| ()),
         Some(c) => {
             let nodes = c.tails_of(s.handle)?;
             lock(&e.state).captured = Some((c, nodes));
@@ -99,9 +94,7 @@ pub fn wait(s: &Arc<Stream>, event: Handle, flags: u32) -> Outcome {
     }
     let e = driver()?.events.get(event)?;
     match (s.capturing(), e.captured()) {
-        (Some(c), _) if flags & WAIT_EXTERNAL != 0 => {
-            c.append(s.handle, Work::Wait(event)).map(|_| ())
-        }
+        (Some(c), _) if flags & WAIT_EXTERNAL != 0 => c.append(s.handle, Work::Wait(event)).map(|_| ()),
         (None, None) => Ok(()),
         (None, Some((c, nodes))) => capture::join(s, &c, nodes),
         (Some(c), Some((other, nodes))) if Arc::ptr_eq(&c, &other) => c.merge(s.handle, &nodes),

@@ -96,20 +96,15 @@ impl fmt::Display for FatbinError {
                     "not a fat binary (begins with {found:#010x}, expected {MAGIC:#010x}); pass the output of nvcc -fatbin, or PTX text"
                 )
             }
-            FatbinError::Truncated {
-                offset,
-                needed,
-                available,
-            } => {
+            FatbinError::Truncated { offset, needed, available } => {
                 write!(
                     f,
                     "fat binary is cut off: {needed} bytes needed at offset {offset}, {available} there; write the file again"
                 )
             }
-            FatbinError::Header { offset } => write!(
-                f,
-                "fat binary has a broken header at offset {offset}; write the file again"
-            ),
+            FatbinError::Header { offset } => {
+                write!(f, "fat binary has a broken header at offset {offset}; write the file again")
+            }
             FatbinError::Compressed { method, reason } => {
                 write!(
                     f,
@@ -124,12 +119,11 @@ impl std::error::Error for FatbinError {}
 
 fn bytes<const N: usize>(data: &[u8], offset: usize) -> Result<[u8; N], FatbinError> {
     let part = data.get(offset..offset.saturating_add(N));
-    part.and_then(|p| p.try_into().ok())
-        .ok_or(FatbinError::Truncated {
-            offset,
-            needed: N as u64,
-            available: data.len().saturating_sub(offset),
-        })
+    part.and_then(|p| p.try_into().ok()).ok_or(FatbinError::Truncated {
+        offset,
+        needed: N as u64,
+        available: data.len().saturating_sub(offset),
+    })
 }
 
 fn u16_at(data: &[u8], offset: usize) -> Result<u16, FatbinError> {
@@ -167,11 +161,8 @@ pub fn total_bytes(header: &[u8]) -> Result<usize, FatbinError> {
 pub fn entries(data: &[u8]) -> Result<Vec<Entry<'_>>, FatbinError> {
     let total = total_bytes(data)?;
     let head = u16_at(data, 6)? as usize;
-    let truncated = |offset, needed| FatbinError::Truncated {
-        offset,
-        needed,
-        available: data.len().saturating_sub(offset),
-    };
+    let truncated =
+        |offset, needed| FatbinError::Truncated { offset, needed, available: data.len().saturating_sub(offset) };
     if total > data.len() {
         return Err(truncated(0, total as u64));
     }
@@ -190,11 +181,7 @@ pub fn entries(data: &[u8]) -> Result<Vec<Entry<'_>>, FatbinError> {
         let flags = u64_at(entry, 40)?;
         let compressed = flags & (FLAG_LZ4 | FLAG_ZSTD) != 0;
         let stored = u32_at(entry, 16)? as u64;
-        let used = if compressed && stored != 0 {
-            stored.min(size)
-        } else {
-            size
-        };
+        let used = if compressed && stored != 0 { stored.min(size) } else { size };
         out.push(Entry {
             kind: match u16_at(entry, 0)? {
                 1 => Kind::Ptx,
@@ -225,30 +212,20 @@ impl Entry<'_> {
         };
         let fail = |reason: String| FatbinError::Compressed { method, reason };
         if self.unpacked_bytes > MAX_ENTRY_BYTES {
-            return Err(fail(format!(
-                "{} bytes are more than is accepted",
-                self.unpacked_bytes
-            )));
+            return Err(fail(format!("{} bytes are more than is accepted", self.unpacked_bytes)));
         }
         let want = self.unpacked_bytes as usize;
         let out = if method == "LZ4" {
             lz4_flex::block::decompress(self.payload, want).map_err(|e| fail(e.to_string()))?
         } else {
             let mut out = Vec::new();
-            let mut decoder = ruzstd::decoding::StreamingDecoder::new(self.payload)
-                .map_err(|e| fail(e.to_string()))?;
+            let mut decoder = ruzstd::decoding::StreamingDecoder::new(self.payload).map_err(|e| fail(e.to_string()))?;
             // One byte more than expected, so that a longer stream is noticed without being unpacked.
-            (&mut decoder)
-                .take(want as u64 + 1)
-                .read_to_end(&mut out)
-                .map_err(|e| fail(e.to_string()))?;
+            (&mut decoder).take(want as u64 + 1).read_to_end(&mut out).map_err(|e| fail(e.to_string()))?;
             out
         };
         if out.len() != want {
-            return Err(fail(format!(
-                "{} bytes came out, {want} were announced",
-                out.len()
-            )));
+            return Err(fail(format!("{} bytes came out, {want} were announced", out.len())));
         }
         Ok(out)
     }

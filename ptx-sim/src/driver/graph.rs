@@ -70,11 +70,7 @@ pub fn node_type(work: &Work) -> i32 {
 impl Graph {
     /// An empty graph.
     pub fn new(handle: Handle) -> Graph {
-        Graph {
-            handle,
-            nodes: Mutex::default(),
-            owned: Mutex::default(),
-        }
+        Graph { handle, nodes: Mutex::default(), owned: Mutex::default() }
     }
 
     /// Adds a node.
@@ -87,31 +83,16 @@ impl Graph {
         if distinct.len() != deps.len() || deps.iter().any(|d| !nodes.contains_key(d)) {
             return Err(Status::INVALID_VALUE);
         }
-        let (h, _) = driver()?.nodes.add(|_| NodeRef {
-            graph: self.handle,
-            arguments: Mutex::default(),
-        });
-        nodes.insert(
-            h,
-            Node {
-                work,
-                deps: deps.to_vec(),
-            },
-        );
+        let (h, _) = driver()?.nodes.add(|_| NodeRef { graph: self.handle, arguments: Mutex::default() });
+        nodes.insert(h, Node { work, deps: deps.to_vec() });
         Ok(h)
     }
 
     /// Reserves device memory for an allocation node.
     pub fn reserve(&self, d: &Driver, device: usize, bytes: u64) -> Outcome<u64> {
         let physical = d.devices[device].physical;
-        let address = d
-            .memory
-            .allocate(physical, bytes)
-            .map_err(|e| super::work::refuse("graph memory", &e))?;
-        lock(&self.owned).push(Arc::new(GraphMemory {
-            memory: d.memory.clone(),
-            address,
-        }));
+        let address = d.memory.allocate(physical, bytes).map_err(|e| super::work::refuse("graph memory", &e))?;
+        lock(&self.owned).push(Arc::new(GraphMemory { memory: d.memory.clone(), address }));
         Ok(address)
     }
 
@@ -122,10 +103,7 @@ impl Graph {
 
     /// A node.
     pub fn node(&self, h: Handle) -> Outcome<Node> {
-        lock(&self.nodes)
-            .get(&h)
-            .cloned()
-            .ok_or(Status::INVALID_VALUE)
+        lock(&self.nodes).get(&h).cloned().ok_or(Status::INVALID_VALUE)
     }
 
     /// Changes a node.
@@ -151,10 +129,7 @@ impl Graph {
 
     /// Edges as pairs (from, to).
     pub fn edges(&self) -> Vec<(Handle, Handle)> {
-        lock(&self.nodes)
-            .iter()
-            .flat_map(|(h, n)| n.deps.iter().map(|d| (*d, *h)).collect::<Vec<_>>())
-            .collect()
+        lock(&self.nodes).iter().flat_map(|(h, n)| n.deps.iter().map(|d| (*d, *h)).collect::<Vec<_>>()).collect()
     }
 
     /// Adds (`add`) or removes an edge.
@@ -195,13 +170,8 @@ impl Graph {
     /// `CUDA_ERROR_INVALID_VALUE` when there is a cycle.
     pub fn ordered(&self) -> Outcome<Vec<(Handle, Node)>> {
         let nodes = lock(&self.nodes);
-        let mut waiting: BTreeMap<Handle, usize> =
-            nodes.iter().map(|(h, n)| (*h, n.deps.len())).collect();
-        let mut ready: BTreeSet<Handle> = waiting
-            .iter()
-            .filter(|(_, n)| **n == 0)
-            .map(|(h, _)| *h)
-            .collect();
+        let mut waiting: BTreeMap<Handle, usize> = nodes.iter().map(|(h, n)| (*h, n.deps.len())).collect();
+        let mut ready: BTreeSet<Handle> = waiting.iter().filter(|(_, n)| **n == 0).map(|(h, _)| *h).collect();
         let mut out = Vec::with_capacity(nodes.len());
         while let Some(h) = ready.pop_first() {
             out.push((h, nodes[&h].clone()));
@@ -214,18 +184,12 @@ impl Graph {
                 }
             }
         }
-        if out.len() == nodes.len() {
-            Ok(out)
-        } else {
-            Err(Status::INVALID_VALUE)
-        }
+        if out.len() == nodes.len() { Ok(out) } else { Err(Status::INVALID_VALUE) }
     }
 
     /// The works in execution order, for a child node.
     pub fn snapshot(&self) -> Outcome<Arc<Vec<Work>>> {
-        Ok(Arc::new(
-            self.ordered()?.into_iter().map(|(_, n)| n.work).collect(),
-        ))
+        Ok(Arc::new(self.ordered()?.into_iter().map(|(_, n)| n.work).collect()))
     }
 
     /// A copy with fresh node handles, and the map from old to new.
@@ -267,11 +231,7 @@ pub struct GraphExec {
 /// Nodes in execution order with positions for dependencies.
 pub fn flatten(graph: &Graph) -> Outcome<Vec<ExecNode>> {
     let ordered = graph.ordered()?;
-    let position: BTreeMap<Handle, usize> = ordered
-        .iter()
-        .enumerate()
-        .map(|(i, (h, _))| (*h, i))
-        .collect();
+    let position: BTreeMap<Handle, usize> = ordered.iter().enumerate().map(|(i, (h, _))| (*h, i)).collect();
     let exec = |(h, n): &(Handle, Node)| ExecNode {
         source: *h,
         work: n.work.clone(),
@@ -285,32 +245,18 @@ impl GraphExec {
     /// Instantiates a graph.
     pub fn new(graph: &Graph, context: Handle, flags: u64) -> Outcome<GraphExec> {
         let owned = lock(&graph.owned).clone();
-        Ok(GraphExec {
-            context,
-            flags,
-            nodes: Mutex::new(flatten(graph)?),
-            owned: Mutex::new(owned),
-        })
+        Ok(GraphExec { context, flags, nodes: Mutex::new(flatten(graph)?), owned: Mutex::new(owned) })
     }
 
     /// Executes all nodes.
     pub fn run(&self, d: &'static Driver, context: &Arc<Context>) -> Outcome {
         let nodes = lock(&self.nodes).clone();
-        nodes
-            .iter()
-            .filter(|n| n.enabled)
-            .try_for_each(|n| n.work.execute(d, context))
+        nodes.iter().filter(|n| n.enabled).try_for_each(|n| n.work.execute(d, context))
     }
 
     /// The works of a launch, for a child node of another graph.
     pub fn works(&self) -> Arc<Vec<Work>> {
-        Arc::new(
-            lock(&self.nodes)
-                .iter()
-                .filter(|n| n.enabled)
-                .map(|n| n.work.clone())
-                .collect(),
-        )
+        Arc::new(lock(&self.nodes).iter().filter(|n| n.enabled).map(|n| n.work.clone()).collect())
     }
 
     /// Takes over the parameters of a graph of the same shape; `CUgraphExecUpdateResult` and the offending node
@@ -322,10 +268,7 @@ impl GraphExec {
         let fresh = flatten(graph).map_err(|_| (TOPOLOGY_CHANGED, Handle::NULL))?;
         let mut nodes = lock(&self.nodes);
         if fresh.len() != nodes.len() {
-            return Err((
-                TOPOLOGY_CHANGED,
-                fresh.get(nodes.len()).map_or(Handle::NULL, |n| n.source),
-            ));
+            return Err((TOPOLOGY_CHANGED, fresh.get(nodes.len()).map_or(Handle::NULL, |n| n.source)));
         }
         for (old, new) in nodes.iter().zip(&fresh) {
             if old.deps != new.deps {
@@ -356,9 +299,7 @@ pub fn compatible(old: &Work, new: &Work) -> bool {
                 && host(&a.from) == host(&b.from)
                 && (a.height * a.depth == 1) == (b.height * b.depth == 1)
         }
-        (Work::Fill(a), Work::Fill(b)) => {
-            a.element == b.element && (a.height == 1) == (b.height == 1)
-        }
+        (Work::Fill(a), Work::Fill(b)) => a.element == b.element && (a.height == 1) == (b.height == 1),
         (Work::Alloc(a, n), Work::Alloc(b, m)) => a == b && n == m,
         _ => node_type(old) == node_type(new),
     }

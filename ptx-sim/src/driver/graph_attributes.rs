@@ -14,27 +14,13 @@ const PROGRAMMATIC_SERIALIZATION: i32 = 6;
 pub type Value = [u32; 16];
 
 fn attributes_of(k: &KernelWork) -> Attributes {
-    Attributes {
-        cluster: k.cluster,
-        cooperative: k.cooperative,
-        programmatic: k.programmatic,
-        node: true,
-        event: None,
-    }
+    Attributes { cluster: k.cluster, cooperative: k.cooperative, programmatic: k.programmatic, node: true, event: None }
 }
 
 /// Gives a kernel node new attributes, with the checks of a launch.
 fn replace(node: Handle, k: KernelWork, attributes: Attributes) -> Outcome {
-    let shape = Shape {
-        grid: k.grid,
-        block: k.block,
-        shared: k.dynamic_shared,
-        attributes,
-    };
-    set(
-        node,
-        Work::Kernel(prepare_packed(k.handle, k.function, shape, k.params)?),
-    )
+    let shape = Shape { grid: k.grid, block: k.block, shared: k.dynamic_shared, attributes };
+    set(node, Work::Kernel(prepare_packed(k.handle, k.function, shape, k.params)?))
 }
 
 super::entry::api! {

@@ -27,9 +27,7 @@ pub struct Table<T> {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Table {
-            entries: Mutex::new(BTreeMap::new()),
-        }
+        Table { entries: Mutex::new(BTreeMap::new()) }
     }
 }
 
@@ -66,11 +64,7 @@ impl<T> Table<T> {
     pub fn retain(&self, keep: impl Fn(&T) -> bool) {
         let dropped: Vec<Arc<T>> = {
             let mut entries = lock(&self.entries);
-            let gone: Vec<Handle> = entries
-                .iter()
-                .filter(|(_, v)| !keep(v))
-                .map(|(k, _)| *k)
-                .collect();
+            let gone: Vec<Handle> = entries.iter().filter(|(_, v)| !keep(v)).map(|(k, _)| *k).collect();
             gone.iter().filter_map(|h| entries.remove(h)).collect()
         };
         drop(dropped);

@@ -86,11 +86,7 @@ pub struct LibraryKernel {
 impl Function {
     /// The decoded kernel.
     pub fn kernel(&self) -> Outcome<&Kernel> {
-        self.image
-            .loaded
-            .module
-            .kernel(&self.name)
-            .ok_or(Status::NOT_FOUND)
+        self.image.loaded.module.kernel(&self.name).ok_or(Status::NOT_FOUND)
     }
 }
 
@@ -118,10 +114,7 @@ pub fn read(image: In<u8>) -> Result<Source, (Status, String)> {
             "the image is a cubin; a virtual device executes PTX, so load the PTX text or a fat binary with PTX (-gencode arch=compute_90a,code=[sm_90a,compute_90a])",
         )),
         _ => {
-            let ptx = image
-                .as_text()
-                .read()
-                .map_err(|s| refuse(s, "the PTX text is not UTF-8"))?;
+            let ptx = image.as_text().read().map_err(|s| refuse(s, "the PTX text is not UTF-8"))?;
             let first = ptx.trim_start().chars().next();
             if !matches!(first, Some('.' | '/')) {
                 return Err(refuse(
@@ -129,10 +122,7 @@ pub fn read(image: In<u8>) -> Result<Source, (Status, String)> {
                     "the image is neither PTX text, nor a fat binary, nor a cubin",
                 ));
             }
-            Ok(Source {
-                ptx,
-                registers: BTreeMap::new(),
-            })
+            Ok(Source { ptx, registers: BTreeMap::new() })
         }
     }
 }
@@ -140,8 +130,7 @@ pub fn read(image: In<u8>) -> Result<Source, (Status, String)> {
 fn read_fatbin(address: usize) -> Result<Source, (Status, String)> {
     let invalid = |e: fatbin::FatbinError| refuse(Status::INVALID_IMAGE, &e.to_string());
     let null = |s: Status| refuse(s, "the fat binary is a null pointer");
-    let total = fatbin::total_bytes(&read_host(address, fatbin::HEADER_BYTES).map_err(null)?)
-        .map_err(invalid)?;
+    let total = fatbin::total_bytes(&read_host(address, fatbin::HEADER_BYTES).map_err(null)?).map_err(invalid)?;
     source_of_fatbin(&read_host(address, total).map_err(null)?)
 }
 
@@ -159,25 +148,17 @@ pub fn source_of_fatbin(data: &[u8]) -> Result<Source, (Status, String)> {
         match e.kind {
             Kind::Ptx => {
                 let text = e.unpack().map_err(invalid)?;
-                let text = String::from_utf8_lossy(&text)
-                    .trim_end_matches('\0')
-                    .to_string();
+                let text = String::from_utf8_lossy(&text).trim_end_matches('\0').to_string();
                 let target = directive(&text, ".target").unwrap_or_default().to_string();
                 let specific = target.ends_with('a');
                 // Text for exactly this architecture runs, or portable text of an older one.
                 let fits = e.arch == 90 || (e.arch < 90 && !specific);
                 seen.push(target);
-                if fits
-                    && best
-                        .as_ref()
-                        .is_none_or(|b| (e.arch, specific) > (b.0, b.1))
-                {
+                if fits && best.as_ref().is_none_or(|b| (e.arch, specific) > (b.0, b.1)) {
                     best = Some((e.arch, specific, text));
                 }
             }
-            Kind::Cubin if e.arch == 90 => {
-                registers.extend(cubin::registers(&e.unpack().map_err(invalid)?))
-            }
+            Kind::Cubin if e.arch == 90 => registers.extend(cubin::registers(&e.unpack().map_err(invalid)?)),
             Kind::Cubin | Kind::Other(_) => {}
         }
     }
@@ -189,10 +170,7 @@ pub fn source_of_fatbin(data: &[u8]) -> Result<Source, (Status, String)> {
         )),
         None => Err(refuse(
             Status::NO_BINARY_FOR_GPU,
-            &format!(
-                "the fat binary holds PTX for {} only, not for sm_90",
-                seen.join(", ")
-            ),
+            &format!("the fat binary holds PTX for {} only, not for sm_90", seen.join(", ")),
         )),
     }
 }
@@ -200,10 +178,7 @@ pub fn source_of_fatbin(data: &[u8]) -> Result<Source, (Status, String)> {
 /// First argument of a PTX directive.
 fn directive<'a>(ptx: &'a str, name: &str) -> Option<&'a str> {
     let line = ptx.lines().map(str::trim).find(|l| l.starts_with(name))?;
-    line[name.len()..]
-        .trim()
-        .split(|c: char| c == ',' || c.is_whitespace())
-        .next()
+    line[name.len()..].trim().split(|c: char| c == ',' || c.is_whitespace()).next()
 }
 
 /// Decodes PTX text.
@@ -224,17 +199,13 @@ pub fn decode(ptx: &str) -> Result<Module, (Status, String)> {
         ));
     }
     if let Some(number) = directive(ptx, ".target").and_then(|t| t.strip_prefix("sm_"))
-        && let Ok(arch) = number
-            .trim_end_matches(|c: char| c.is_ascii_alphabetic())
-            .parse::<u32>()
+        && let Ok(arch) = number.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<u32>()
     {
         let specific = number.ends_with('a') || number.ends_with('f');
         if arch > 90 || (specific && arch != 90) {
             return Err(refuse(
                 Status::NO_BINARY_FOR_GPU,
-                &format!(
-                    "the PTX is for sm_{number}, the virtual device is sm_90a; compile with -arch=sm_90a"
-                ),
+                &format!("the PTX is for sm_{number}, the virtual device is sm_90a; compile with -arch=sm_90a"),
             ));
         }
     }
@@ -254,12 +225,7 @@ impl Driver {
             explain(&fault.to_string());
             Status::OUT_OF_MEMORY
         })?;
-        let make = |_| LoadedImage {
-            context: context.handle,
-            loaded,
-            registers,
-            functions: Mutex::default(),
-        };
+        let make = |_| LoadedImage { context: context.handle, loaded, registers, functions: Mutex::default() };
         Ok(self.modules.add(make).0)
     }
 

@@ -124,9 +124,7 @@ impl Arguments {
         }
         for (i, p) in kernel.params.iter().enumerate() {
             let at = self.pointers.get_at(i)?;
-            let to = block
-                .get_mut(p.offset..p.offset + p.bytes)
-                .ok_or(Status::INVALID_VALUE)?;
+            let to = block.get_mut(p.offset..p.offset + p.bytes).ok_or(Status::INVALID_VALUE)?;
             super::pointers::read_host_into(at, to)?;
         }
         Ok(block)
@@ -175,20 +173,10 @@ pub fn prepare(handle: Handle, shape: Shape, arguments: Arguments) -> Outcome<Ke
 }
 
 /// As [`prepare`], with the parameter block at hand.
-pub fn prepare_packed(
-    handle: Handle,
-    function: Arc<Function>,
-    shape: Shape,
-    params: Vec<u8>,
-) -> Outcome<KernelWork> {
+pub fn prepare_packed(handle: Handle, function: Arc<Function>, shape: Shape, params: Vec<u8>) -> Outcome<KernelWork> {
     let d = driver()?;
     let a = d.settings.architecture;
-    let Shape {
-        grid,
-        block,
-        shared,
-        attributes,
-    } = shape;
+    let Shape { grid, block, shared, attributes } = shape;
     let name = &function.name;
     let refuse = |status: Status, why: String| {
         explain(&format!("launch of {name} refused: {why}"));
@@ -197,14 +185,9 @@ pub fn prepare_packed(
     let max_grid = [i32::MAX as u32, 65_535, 65_535];
     let max_block = [1024, 1024, 64];
     if (0..3).any(|i| grid[i] == 0 || grid[i] > max_grid[i]) {
-        return refuse(
-            Status::INVALID_VALUE,
-            format!("grid {grid:?} must lie within [1, 1, 1] and {max_grid:?}"),
-        );
+        return refuse(Status::INVALID_VALUE, format!("grid {grid:?} must lie within [1, 1, 1] and {max_grid:?}"));
     }
-    if (0..3).any(|i| block[i] == 0 || block[i] > max_block[i])
-        || block.iter().product::<u32>() > 1024
-    {
+    if (0..3).any(|i| block[i] == 0 || block[i] > max_block[i]) || block.iter().product::<u32>() > 1024 {
         return refuse(
             Status::INVALID_VALUE,
             format!("block {block:?} must lie within {max_block:?} and have at most 1024 threads"),
@@ -214,10 +197,7 @@ pub fn prepare_packed(
     if let Some(r) = kernel.required_threads
         && r != block
     {
-        return refuse(
-            Status::INVALID_VALUE,
-            format!("block {block:?} differs from the kernel's .reqntid {r:?}"),
-        );
+        return refuse(Status::INVALID_VALUE, format!("block {block:?} differs from the kernel's .reqntid {r:?}"));
     }
     let threads = block.iter().product::<u32>();
     let limit = occ::max_threads(&function)?;
@@ -238,29 +218,13 @@ pub fn prepare_packed(
         );
     }
     let by_function = Some(own.cluster).filter(|c| c.iter().all(|x| *x > 0));
-    let cluster = attributes
-        .cluster
-        .or(by_function)
-        .or(kernel.required_cluster);
+    let cluster = attributes.cluster.or(by_function).or(kernel.required_cluster);
     if let Some(c) = cluster {
-        let size = c
-            .iter()
-            .try_fold(1u32, |n, x| n.checked_mul(*x))
-            .unwrap_or(u32::MAX);
+        let size = c.iter().try_fold(1u32, |n, x| n.checked_mul(*x)).unwrap_or(u32::MAX);
         let (portable, largest) = occ::MAX_CLUSTER;
-        let top = kernel
-            .max_cluster
-            .unwrap_or(u32::MAX)
-            .min(if own.non_portable_cluster {
-                largest
-            } else {
-                portable
-            });
+        let top = kernel.max_cluster.unwrap_or(u32::MAX).min(if own.non_portable_cluster { largest } else { portable });
         if size == 0 || size > top {
-            return refuse(
-                Status::INVALID_CLUSTER_SIZE,
-                format!("cluster {c:?} has {size} blocks, allowed are {top}"),
-            );
+            return refuse(Status::INVALID_CLUSTER_SIZE, format!("cluster {c:?} has {size} blocks, allowed are {top}"));
         }
         if (0..3).any(|i| !grid[i].is_multiple_of(c[i])) {
             return refuse(
@@ -271,22 +235,16 @@ pub fn prepare_packed(
         if kernel.required_cluster.is_some_and(|r| r != c) {
             return refuse(
                 Status::INVALID_CLUSTER_SIZE,
-                format!(
-                    "cluster {c:?} differs from the kernel's own {:?}",
-                    kernel.required_cluster
-                ),
+                format!("cluster {c:?} differs from the kernel's own {:?}", kernel.required_cluster),
             );
         }
     } else if kernel.explicit_cluster && !attributes.node {
-        return refuse(
-            Status::INVALID_CLUSTER_SIZE,
-            "the kernel must be launched with a cluster size".to_string(),
-        );
+        return refuse(Status::INVALID_CLUSTER_SIZE, "the kernel must be launched with a cluster size".to_string());
     }
     if attributes.cooperative {
         let blocks = grid.iter().map(|x| *x as u64).product::<u64>();
-        let room = occ::blocks_per_multiprocessor(a, &function, threads, shared as usize)? as u64
-            * a.multiprocessors() as u64;
+        let room =
+            occ::blocks_per_multiprocessor(a, &function, threads, shared as usize)? as u64 * a.multiprocessors() as u64;
         if blocks > room {
             return refuse(
                 Status::COOPERATIVE_LAUNCH_TOO_LARGE,

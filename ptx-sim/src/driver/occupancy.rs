@@ -20,10 +20,7 @@ const CLUSTER_GROUPS: [u32; 8] = [16, 16, 16, 16, 16, 16, 18, 18];
 /// Largest block of a kernel: what it declares, and what its registers allow.
 pub fn max_threads(f: &Function) -> Outcome<u32> {
     let kernel = f.kernel()?;
-    let declared = kernel
-        .required_threads
-        .or(kernel.max_threads)
-        .map_or(1024, |t| t.iter().product::<u32>());
+    let declared = kernel.required_threads.or(kernel.max_threads).map_or(1024, |t| t.iter().product::<u32>());
     let by_registers = f.registers.filter(|r| *r > 0).map_or(1024, |r| {
         let per_warp = (r * WARP).next_multiple_of(REGISTER_UNIT);
         // Warps are allocated in fours, one for each scheduler.
@@ -35,18 +32,11 @@ pub fn max_threads(f: &Function) -> Outcome<u32> {
 /// Shared memory of a block as it is allocated.
 fn shared(a: Architecture, f: &Function, dynamic: usize) -> Outcome<u32> {
     let total = f.kernel()?.static_shared + dynamic + a.reserved_shared_per_block() as usize;
-    Ok(u32::try_from(total)
-        .map_err(|_| Status::INVALID_VALUE)?
-        .next_multiple_of(SHARED_UNIT))
+    Ok(u32::try_from(total).map_err(|_| Status::INVALID_VALUE)?.next_multiple_of(SHARED_UNIT))
 }
 
 /// Blocks of `threads` threads and `dynamic` bytes of shared memory per multiprocessor; 0 when not even one fits.
-pub fn blocks_per_multiprocessor(
-    a: Architecture,
-    f: &Function,
-    threads: u32,
-    dynamic: usize,
-) -> Outcome<u32> {
+pub fn blocks_per_multiprocessor(a: Architecture, f: &Function, threads: u32, dynamic: usize) -> Outcome<u32> {
     if threads == 0 || threads > 1024 {
         return Err(Status::INVALID_VALUE);
     }
@@ -65,28 +55,19 @@ pub fn blocks_per_multiprocessor(
         }
         _ => u32::MAX,
     };
-    Ok(by_threads
-        .min(by_shared)
-        .min(by_registers)
-        .min(a.blocks_per_multiprocessor()))
+    Ok(by_threads.min(by_shared).min(by_registers).min(a.blocks_per_multiprocessor()))
 }
 
 /// Largest dynamic shared memory with which `blocks` blocks of `threads` threads fit on a multiprocessor.
-pub fn available_dynamic_shared(
-    a: Architecture,
-    f: &Function,
-    blocks: u32,
-    threads: u32,
-) -> Outcome<usize> {
+pub fn available_dynamic_shared(a: Architecture, f: &Function, blocks: u32, threads: u32) -> Outcome<usize> {
     if blocks == 0 || blocks > a.blocks_per_multiprocessor() {
         return Err(Status::INVALID_VALUE);
     }
     let per_block = a.shared_per_multiprocessor() / blocks / SHARED_UNIT * SHARED_UNIT;
     let own = f.kernel()?.static_shared as u32 + a.reserved_shared_per_block();
-    let bytes = per_block.saturating_sub(own).min(
-        a.max_shared_per_block_optin()
-            .saturating_sub(f.kernel()?.static_shared as u32),
-    );
+    let bytes = per_block
+        .saturating_sub(own)
+        .min(a.max_shared_per_block_optin().saturating_sub(f.kernel()?.static_shared as u32));
     if blocks_per_multiprocessor(a, f, threads, 0)? < blocks {
         return Err(Status::INVALID_VALUE);
     }
@@ -94,18 +75,9 @@ pub fn available_dynamic_shared(
 }
 
 /// Clusters of `cluster` blocks that are resident at once on the whole device.
-pub fn clusters(
-    a: Architecture,
-    f: &Function,
-    threads: u32,
-    dynamic: usize,
-    cluster: u32,
-) -> Outcome<u32> {
+pub fn clusters(a: Architecture, f: &Function, threads: u32, dynamic: usize, cluster: u32) -> Outcome<u32> {
     let per_sm = blocks_per_multiprocessor(a, f, threads, dynamic)?;
-    Ok(CLUSTER_GROUPS
-        .iter()
-        .map(|group| group * per_sm / cluster)
-        .sum())
+    Ok(CLUSTER_GROUPS.iter().map(|group| group * per_sm / cluster).sum())
 }
 
 /// Block size with the most resident threads, multiples of a warp from large to small, and its blocks on the device.
@@ -125,9 +97,5 @@ pub fn best_block(
         }
         threads = (threads - 1) / WARP * WARP;
     }
-    if best.0 == 0 {
-        Err(Status::INVALID_VALUE)
-    } else {
-        Ok((best.1, best.2 * a.multiprocessors()))
-    }
+    if best.0 == 0 { Err(Status::INVALID_VALUE) } else { Ok((best.1, best.2 * a.multiprocessors())) }
 }

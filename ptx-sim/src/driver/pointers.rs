@@ -61,11 +61,7 @@ impl<T> Out<T> {
 
     /// `CUDA_ERROR_INVALID_VALUE` for null; to check before any effect.
     pub fn check(self) -> Outcome {
-        if self.0.is_null() {
-            Err(Status::INVALID_VALUE)
-        } else {
-            Ok(())
-        }
+        if self.0.is_null() { Err(Status::INVALID_VALUE) } else { Ok(()) }
     }
 
     /// Writes the result.
@@ -173,9 +169,7 @@ impl Text {
         }
         // SAFETY: not null, and the C caller upholds that it is NUL-terminated.
         let s = unsafe { CStr::from_ptr(self.0) };
-        s.to_str()
-            .map(str::to_string)
-            .map_err(|_| Status::INVALID_VALUE)
+        s.to_str().map(str::to_string).map_err(|_| Status::INVALID_VALUE)
     }
 
     /// A string with static lifetime for the caller to keep.

@@ -67,19 +67,8 @@ struct Account {
 impl Pool {
     /// An empty pool.
     pub fn new(handle: Handle, device: usize, default: bool) -> Pool {
-        let account = Account {
-            used: 0,
-            high: 0,
-            release_threshold: 0,
-            reuse: [1; 3],
-            max_size: 0,
-        };
-        Pool {
-            handle,
-            device,
-            default,
-            account: Mutex::new(account),
-        }
+        let account = Account { used: 0, high: 0, release_threshold: 0, reuse: [1; 3], max_size: 0 };
+        Pool { handle, device, default, account: Mutex::new(account) }
     }
 
     fn note_alloc(&self, bytes: u64) -> Outcome {
@@ -116,20 +105,11 @@ fn allocate(address: Out<u64>, bytes: usize, pool: Handle, stream: Handle) -> Ou
     }
     let p = d.pools.find(pool).ok_or(Status::INVALID_VALUE)?;
     p.note_alloc(bytes as u64)?;
-    let a = d
-        .memory
-        .allocate(d.devices[p.device].physical, bytes as u64)
-        .map_err(|e| {
-            p.note_free(bytes as u64);
-            refuse("cuMemAllocAsync", &e)
-        })?;
-    d.allocations.add(
-        a,
-        bytes as u64,
-        s.context.handle,
-        p.device,
-        Origin::Pool(pool),
-    );
+    let a = d.memory.allocate(d.devices[p.device].physical, bytes as u64).map_err(|e| {
+        p.note_free(bytes as u64);
+        refuse("cuMemAllocAsync", &e)
+    })?;
+    d.allocations.add(a, bytes as u64, s.context.handle, p.device, Origin::Pool(pool));
     address.set(a)
 }
 

@@ -74,10 +74,7 @@ impl Context {
         let mut lost = lock(&self.lost);
         if lost.is_none() {
             *lost = Some(status);
-            eprintln!(
-                "ptx-sim: {why}\nptx-sim: the context of device {} is lost",
-                self.device
-            );
+            eprintln!("ptx-sim: {why}\nptx-sim: the context of device {} is lost", self.device);
         }
     }
 
@@ -148,10 +145,7 @@ pub fn initialise() -> Outcome<&'static Driver> {
         explain(&e.to_string());
         Status::INVALID_VALUE
     })?;
-    let visible = visible_devices(
-        settings.devices,
-        std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref(),
-    );
+    let visible = visible_devices(settings.devices, std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref());
     if visible.is_empty() {
         explain("CUDA_VISIBLE_DEVICES leaves no device; unset it or raise LIGHTNING_SIM_DEVICES");
         return Err(Status::NO_DEVICE);
@@ -217,10 +211,7 @@ fn visible_devices(count: usize, variable: Option<&str>) -> Vec<usize> {
 impl Driver {
     /// A device by `CUdevice`.
     pub fn device(&self, ordinal: i32) -> Outcome<&Device> {
-        usize::try_from(ordinal)
-            .ok()
-            .and_then(|i| self.devices.get(i))
-            .ok_or(Status::INVALID_DEVICE)
+        usize::try_from(ordinal).ok().and_then(|i| self.devices.get(i)).ok_or(Status::INVALID_DEVICE)
     }
 
     /// The device of a context.
@@ -246,10 +237,7 @@ impl Driver {
 
     /// Destroys a context with everything that belongs to it.
     pub fn destroy_context(&self, handle: Handle) -> Outcome {
-        let context = self
-            .contexts
-            .remove(handle)
-            .map_err(|_| Status::INVALID_CONTEXT)?;
+        let context = self.contexts.remove(handle).map_err(|_| Status::INVALID_CONTEXT)?;
         context.destroyed.store(true, Ordering::Release);
         CONTEXT_STACK.with(|s| s.borrow_mut().retain(|&h| h != handle));
         self.execs.retain(|e| e.context != handle);
@@ -272,12 +260,8 @@ impl Driver {
 /// The current context of the calling thread, lost or not.
 pub fn current_even_if_lost() -> Outcome<Arc<Context>> {
     let d = driver()?;
-    let handle = CONTEXT_STACK
-        .with(|s| s.borrow().last().copied())
-        .filter(|h| *h != Handle::NULL);
-    handle
-        .and_then(|h| d.contexts.find(h))
-        .ok_or(Status::INVALID_CONTEXT)
+    let handle = CONTEXT_STACK.with(|s| s.borrow().last().copied()).filter(|h| *h != Handle::NULL);
+    handle.and_then(|h| d.contexts.find(h)).ok_or(Status::INVALID_CONTEXT)
 }
 
 /// The current context; an error when there is none or when it is lost.
@@ -299,9 +283,7 @@ pub fn push(handle: Handle) {
 
 /// Pops a context.
 pub fn pop() -> Outcome<Handle> {
-    CONTEXT_STACK
-        .with(|s| s.borrow_mut().pop())
-        .ok_or(Status::INVALID_CONTEXT)
+    CONTEXT_STACK.with(|s| s.borrow_mut().pop()).ok_or(Status::INVALID_CONTEXT)
 }
 
 /// Replaces the top of the stack.

@@ -167,15 +167,9 @@ pub fn of_fault(fault: &Fault) -> Severity {
         OutOfBounds | UseAfterFree => Severity::Lost(Status::ILLEGAL_ADDRESS),
         Misaligned => Severity::Lost(Status::MISALIGNED_ADDRESS),
         Deadlock => Severity::Lost(Status::LAUNCH_TIMEOUT),
-        IllegalDescriptor | IllegalTensorMap | IllegalInstruction => {
-            Severity::Lost(Status::ILLEGAL_INSTRUCTION)
-        }
-        Trap if fault.reports.iter().any(|r| r.message.contains("ssert")) => {
-            Severity::Lost(Status::ASSERT)
-        }
-        Trap | Uninitialised | SharedRace | MissingProxyFence | GlobalRace | BarrierMisuse
-        | MbarrierMisuse | Divergence | WgmmaMisuse | EarlyExit => {
-            Severity::Lost(Status::LAUNCH_FAILED)
-        }
+        IllegalDescriptor | IllegalTensorMap | IllegalInstruction => Severity::Lost(Status::ILLEGAL_INSTRUCTION),
+        Trap if fault.reports.iter().any(|r| r.message.contains("ssert")) => Severity::Lost(Status::ASSERT),
+        Trap | Uninitialised | SharedRace | MissingProxyFence | GlobalRace | BarrierMisuse | MbarrierMisuse
+        | Divergence | WgmmaMisuse | EarlyExit => Severity::Lost(Status::LAUNCH_FAILED),
     }
 }

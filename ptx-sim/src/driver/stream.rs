@@ -47,24 +47,11 @@ fn next_id() -> u64 {
 
 impl Driver {
     /// Makes a stream in a context.
-    pub fn create_stream(
-        &self,
-        context: Arc<Context>,
-        flags: u32,
-        priority: i32,
-        legacy: bool,
-    ) -> Arc<Stream> {
+    pub fn create_stream(&self, context: Arc<Context>, flags: u32, priority: i32, legacy: bool) -> Arc<Stream> {
         let (least, greatest) = PRIORITY_RANGE;
         let priority = priority.clamp(greatest, least);
-        let make = |handle| Stream {
-            handle,
-            context,
-            flags,
-            priority,
-            id: next_id(),
-            legacy,
-            capture: Mutex::new(None),
-        };
+        let make =
+            |handle| Stream { handle, context, flags, priority, id: next_id(), legacy, capture: Mutex::new(None) };
         self.streams.add(make).1
     }
 

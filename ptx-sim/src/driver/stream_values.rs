@@ -42,20 +42,11 @@ impl Condition {
 }
 
 /// Waits until the condition holds.
-pub fn wait(
-    d: &Driver,
-    context: &Arc<Context>,
-    at: u64,
-    value: u64,
-    bytes: usize,
-    condition: Condition,
-) -> Outcome {
+pub fn wait(d: &Driver, context: &Arc<Context>, at: u64, value: u64, bytes: usize, condition: Condition) -> Outcome {
     let start = Instant::now();
     loop {
         let mut now = [0u8; 8];
-        d.memory
-            .read(at, &mut now[..bytes])
-            .map_err(|e| refuse("stream wait", &e))?;
+        d.memory.read(at, &mut now[..bytes]).map_err(|e| refuse("stream wait", &e))?;
         let memory = u64::from_le_bytes(now);
         if condition.holds(memory, value, bytes) {
             return Ok(());
@@ -74,11 +65,7 @@ pub fn wait(
 
 fn checked(at: u64, bytes: usize) -> Outcome {
     let inside = driver()?.allocations.containing(at).is_some();
-    if inside && at.is_multiple_of(bytes as u64) {
-        Ok(())
-    } else {
-        Err(Status::INVALID_VALUE)
-    }
+    if inside && at.is_multiple_of(bytes as u64) { Ok(()) } else { Err(Status::INVALID_VALUE) }
 }
 
 fn enqueue_write(stream: Handle, at: u64, value: u64, bytes: usize, flags: u32) -> Outcome {
@@ -133,10 +120,6 @@ mod tests {
         assert!(GreaterOrEqual.holds(5, 5, 4) && GreaterOrEqual.holds(2, u32::MAX as u64, 4));
         assert!(!GreaterOrEqual.holds(4, 5, 4) && !GreaterOrEqual.holds(4, 5, 8));
         assert!(Equal.holds(7, 7, 8) && And.holds(6, 2, 4) && !And.holds(4, 2, 4));
-        assert!(
-            Nor.holds(0, 1, 4)
-                && !Nor.holds(u32::MAX as u64, 0, 4)
-                && Nor.holds(u32::MAX as u64, 0, 8)
-        );
+        assert!(Nor.holds(0, 1, 4) && !Nor.holds(u32::MAX as u64, 0, 4) && Nor.holds(u32::MAX as u64, 0, 8));
     }
 }

@@ -39,10 +39,7 @@ const CURRENT: &[(&str, &str)] = &[
     ("cuDeviceGetUuid", "cuDeviceGetUuid_v2"),
     ("cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxRelease_v2"),
     ("cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxReset_v2"),
-    (
-        "cuDevicePrimaryCtxSetFlags",
-        "cuDevicePrimaryCtxSetFlags_v2",
-    ),
+    ("cuDevicePrimaryCtxSetFlags", "cuDevicePrimaryCtxSetFlags_v2"),
     ("cuDeviceTotalMem", "cuDeviceTotalMem_v2"),
     ("cuEventDestroy", "cuEventDestroy_v2"),
     ("cuEventElapsedTime", "cuEventElapsedTime_v2"),
@@ -50,38 +47,17 @@ const CURRENT: &[(&str, &str)] = &[
     ("cuGraphAddDependencies", "cuGraphAddDependencies_v2"),
     ("cuGraphAddKernelNode", "cuGraphAddKernelNode_v2"),
     ("cuGraphAddNode", "cuGraphAddNode_v2"),
-    (
-        "cuGraphExecKernelNodeSetParams",
-        "cuGraphExecKernelNodeSetParams_v2",
-    ),
+    ("cuGraphExecKernelNodeSetParams", "cuGraphExecKernelNodeSetParams_v2"),
     ("cuGraphExecUpdate", "cuGraphExecUpdate_v2"),
     ("cuGraphGetEdges", "cuGraphGetEdges_v2"),
     ("cuGraphInstantiate", "cuGraphInstantiateWithFlags"),
-    (
-        "cuGraphKernelNodeGetParams",
-        "cuGraphKernelNodeGetParams_v2",
-    ),
-    (
-        "cuGraphKernelNodeSetParams",
-        "cuGraphKernelNodeSetParams_v2",
-    ),
-    (
-        "cuGraphNodeGetDependencies",
-        "cuGraphNodeGetDependencies_v2",
-    ),
-    (
-        "cuGraphNodeGetDependentNodes",
-        "cuGraphNodeGetDependentNodes_v2",
-    ),
+    ("cuGraphKernelNodeGetParams", "cuGraphKernelNodeGetParams_v2"),
+    ("cuGraphKernelNodeSetParams", "cuGraphKernelNodeSetParams_v2"),
+    ("cuGraphNodeGetDependencies", "cuGraphNodeGetDependencies_v2"),
+    ("cuGraphNodeGetDependentNodes", "cuGraphNodeGetDependentNodes_v2"),
     ("cuGraphRemoveDependencies", "cuGraphRemoveDependencies_v2"),
-    (
-        "cuGraphicsResourceGetMappedPointer",
-        "cuGraphicsResourceGetMappedPointer_v2",
-    ),
-    (
-        "cuGraphicsResourceSetMapFlags",
-        "cuGraphicsResourceSetMapFlags_v2",
-    ),
+    ("cuGraphicsResourceGetMappedPointer", "cuGraphicsResourceGetMappedPointer_v2"),
+    ("cuGraphicsResourceSetMapFlags", "cuGraphicsResourceSetMapFlags_v2"),
     ("cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"),
     ("cuLinkAddData", "cuLinkAddData_v2"),
     ("cuLinkAddFile", "cuLinkAddFile_v2"),
@@ -127,10 +103,7 @@ const CURRENT: &[(&str, &str)] = &[
     ("cuStreamBeginCapture", "cuStreamBeginCapture_v2"),
     ("cuStreamDestroy", "cuStreamDestroy_v2"),
     ("cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo_v3"),
-    (
-        "cuStreamUpdateCaptureDependencies",
-        "cuStreamUpdateCaptureDependencies_v2",
-    ),
+    ("cuStreamUpdateCaptureDependencies", "cuStreamUpdateCaptureDependencies_v2"),
     ("cuStreamWaitValue32", "cuStreamWaitValue32_v2"),
     ("cuStreamWaitValue64", "cuStreamWaitValue64_v2"),
     ("cuStreamWriteValue32", "cuStreamWriteValue32_v2"),
@@ -142,17 +115,11 @@ const CURRENT: &[(&str, &str)] = &[
 
 /// Names of all functions that are implemented.
 pub fn implemented() -> impl Iterator<Item = &'static str> {
-    TABLES[..TABLES.len() - 1]
-        .iter()
-        .flat_map(|t| t.iter().map(|s| s.name))
+    TABLES[..TABLES.len() - 1].iter().flat_map(|t| t.iter().map(|s| s.name))
 }
 
 /// Address of a function. A plain name gives the version that `cuda.h` maps it to.
 pub fn find(name: &str) -> Option<*const c_void> {
     let exact = CURRENT.iter().find(|c| c.0 == name).map_or(name, |c| c.1);
-    TABLES
-        .iter()
-        .flat_map(|t| t.iter())
-        .find(|s| s.name == exact)
-        .map(|s| s.address)
+    TABLES.iter().flat_map(|t| t.iter()).find(|s| s.name == exact).map(|s| s.address)
 }

@@ -73,11 +73,7 @@ pub struct VirtualMemory {
 }
 
 fn aligned(v: usize) -> Outcome {
-    if v == 0 || !v.is_multiple_of(GRANULARITY) {
-        Err(Status::INVALID_VALUE)
-    } else {
-        Ok(())
-    }
+    if v == 0 || !v.is_multiple_of(GRANULARITY) { Err(Status::INVALID_VALUE) } else { Ok(()) }
 }
 
 fn check_prop(d: &Driver, p: &AllocationProp) -> Outcome<usize> {
@@ -85,9 +81,7 @@ fn check_prop(d: &Driver, p: &AllocationProp) -> Outcome<usize> {
         return Err(Status::INVALID_VALUE);
     }
     if p.handle_types != 0 || p.location.kind != 1 || p.compression != 0 {
-        explain(
-            "cuMemCreate: exported handles, host memory and compression are not available on a virtual device",
-        );
+        explain("cuMemCreate: exported handles, host memory and compression are not available on a virtual device");
         return Err(Status::NOT_SUPPORTED);
     }
     Ok(d.device(p.location.id)?.physical)
@@ -97,33 +91,12 @@ fn check_prop(d: &Driver, p: &AllocationProp) -> Outcome<usize> {
 fn map(at: usize, bytes: usize, file: Option<&OwnedFd>) -> Option<usize> {
     let fixed = if at == 0 { 0 } else { libc::MAP_FIXED };
     let (protection, flags, fd) = match file {
-        None => (
-            libc::PROT_NONE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-        ),
-        Some(f) => (
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            f.as_raw_fd(),
-        ),
+        None => (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
+        Some(f) => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, f.as_raw_fd()),
     };
     // SAFETY: a fixed address lies in a reservation of ours (checked by the callers), so nothing else is replaced.
-    let p = unsafe {
-        libc::mmap(
-            at as *mut libc::c_void,
-            bytes,
-            protection,
-            flags | fixed,
-            fd,
-            0,
-        )
-    };
-    if p == libc::MAP_FAILED {
-        None
-    } else {
-        Some(p as usize)
-    }
+    let p = unsafe { libc::mmap(at as *mut libc::c_void, bytes, protection, flags | fixed, fd, 0) };
+    if p == libc::MAP_FAILED { None } else { Some(p as usize) }
 }
 
 fn unmap(at: usize, bytes: usize) {
@@ -163,26 +136,15 @@ impl Reservation {
             out.push(*a);
             next += m.bytes;
         }
-        if next == at + bytes && !out.is_empty() {
-            Ok(out)
-        } else {
-            Err(Status::INVALID_VALUE)
-        }
+        if next == at + bytes && !out.is_empty() { Ok(out) } else { Err(Status::INVALID_VALUE) }
     }
 }
 
 impl VirtualMemory {
     fn with<T>(&self, at: usize, f: impl FnOnce(&mut Reservation) -> Outcome<T>) -> Outcome<T> {
         let mut all = lock(&self.reservations);
-        let (base, r) = all
-            .range_mut(..=at)
-            .next_back()
-            .ok_or(Status::INVALID_VALUE)?;
-        if at >= base + r.bytes {
-            Err(Status::INVALID_VALUE)
-        } else {
-            f(r)
-        }
+        let (base, r) = all.range_mut(..=at).next_back().ok_or(Status::INVALID_VALUE)?;
+        if at >= base + r.bytes { Err(Status::INVALID_VALUE) } else { f(r) }
     }
 }
 
@@ -201,17 +163,8 @@ fn create(bytes: usize, prop: AllocationProp) -> Outcome<Physical> {
     if unsafe { libc::ftruncate(file.as_raw_fd(), bytes as libc::off_t) } != 0 {
         return Err(Status::OUT_OF_MEMORY);
     }
-    let charge = d
-        .memory
-        .allocate(device, bytes as u64)
-        .map_err(|e| super::work::refuse("cuMemCreate", &e))?;
-    Ok(Physical {
-        file,
-        bytes,
-        prop,
-        charge,
-        memory: d.memory.clone(),
-    })
+    let charge = d.memory.allocate(device, bytes as u64).map_err(|e| super::work::refuse("cuMemCreate", &e))?;
+    Ok(Physical { file, bytes, prop, charge, memory: d.memory.clone() })
 }
 
 super::entry::api! {

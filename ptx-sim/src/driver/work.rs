@@ -4,9 +4,7 @@ use super::allocations::Origin;
 use super::entry::explain;
 use super::handles::lock;
 use super::image::Function;
-use super::pointers::{
-    Handle, HostFn, StreamCallback, call_callback, call_host, read_host_into, write_host,
-};
+use super::pointers::{Handle, HostFn, StreamCallback, call_callback, call_host, read_host_into, write_host};
 use super::state::{Context, Driver};
 use super::status::{Outcome, Severity, Status, of_fault};
 use super::stream_values::Condition;
@@ -135,15 +133,7 @@ pub fn refuse(what: &str, e: &MemoryError) -> Status {
 impl CopyWork {
     /// A copy of contiguous bytes.
     pub fn linear(to: Side, from: Side, bytes: usize) -> CopyWork {
-        CopyWork {
-            to,
-            from,
-            width: bytes,
-            height: 1,
-            depth: 1,
-            pitch: [bytes; 2],
-            slice: [bytes; 2],
-        }
+        CopyWork { to, from, width: bytes, height: 1, depth: 1, pitch: [bytes; 2], slice: [bytes; 2] }
     }
 
     fn execute(&self, d: &Driver) -> Outcome {
@@ -181,9 +171,7 @@ fn copy_row(d: &Driver, to: Side, from: Side, bytes: usize) -> Outcome {
             let mut piece = vec![0; bytes.min(PIECE)];
             for at in (0..bytes).step_by(PIECE) {
                 let n = PIECE.min(bytes - at);
-                d.memory
-                    .read(from + at as u64, &mut piece[..n])
-                    .map_err(bad)?;
+                d.memory.read(from + at as u64, &mut piece[..n]).map_err(bad)?;
                 write_host(to + at, &piece[..n])?;
             }
             Ok(())
@@ -196,9 +184,7 @@ impl FillWork {
         let pattern = self.value.to_le_bytes();
         for y in 0..self.height {
             let to = self.to + (y * self.pitch) as u64;
-            d.memory
-                .fill(to, &pattern[..self.element as usize], self.width)
-                .map_err(|e| refuse("memory set", &e))?;
+            d.memory.fill(to, &pattern[..self.element as usize], self.width).map_err(|e| refuse("memory set", &e))?;
         }
         Ok(())
     }
@@ -238,10 +224,7 @@ impl KernelWork {
             Err(fault) => {
                 let [x, y, z] = self.grid;
                 let [bx, by, bz] = self.block;
-                let text = format!(
-                    "kernel {} with grid ({x}, {y}, {z}) of blocks ({bx}, {by}, {bz}): {fault}",
-                    f.name
-                );
+                let text = format!("kernel {} with grid ({x}, {y}, {z}) of blocks ({bx}, {by}, {bz}): {fault}", f.name);
                 match of_fault(&fault) {
                     Severity::Refused(status) => {
                         explain(&text);
@@ -280,21 +263,12 @@ impl Work {
             }
             Work::Alloc(address, bytes) => {
                 if d.allocations.at(*address).is_none() {
-                    d.allocations.add(
-                        *address,
-                        *bytes,
-                        context.handle,
-                        context.device,
-                        Origin::Graph,
-                    );
+                    d.allocations.add(*address, *bytes, context.handle, context.device, Origin::Graph);
                 }
                 Ok(())
             }
             Work::Free(address) => {
-                let record = d
-                    .allocations
-                    .take(*address, |r| !r.origin.is_host())
-                    .ok_or(Status::INVALID_VALUE)?;
+                let record = d.allocations.take(*address, |r| !r.origin.is_host()).ok_or(Status::INVALID_VALUE)?;
                 if let Origin::Pool(pool) = record.origin
                     && let Some(pool) = d.pools.find(pool)
                 {
@@ -309,9 +283,7 @@ impl Work {
             }
             Work::WriteValue(to, value, bytes) => {
                 let value = value.to_le_bytes();
-                d.memory
-                    .write(*to, &value[..*bytes])
-                    .map_err(|e| refuse("stream write", &e))
+                d.memory.write(*to, &value[..*bytes]).map_err(|e| refuse("stream write", &e))
             }
             Work::WaitValue(at, value, bytes, condition) => {
                 super::stream_values::wait(d, context, *at, *value, *bytes, *condition)

@@ -4,7 +4,7 @@ use super::unit::{Step, Unit, stop};
 use super::warp::Warp;
 use crate::check::clock::Clock;
 use crate::check::fault::FaultKind;
-use crate::check::global::{self, GlobalWho};
+use crate::check::global::{self, GlobalWho, Scope};
 use crate::check::shared::{Conflict, Who};
 use crate::ptx::decode::SHARED_START;
 
@@ -158,7 +158,7 @@ impl Unit<'_> {
         address: u64,
         n: usize,
         write: bool,
-        strong: bool,
+        scope: Scope,
     ) {
         let Some((page, off)) = page else { return };
         if !self.checks {
@@ -180,7 +180,8 @@ impl Unit<'_> {
             clock: a.global.1 - self.start_clock,
             start: self.start_clock,
             knows: a.knows,
-            strong,
+            scope,
+            warps: self.env.warps,
         };
         let (conflict, fresh) = global::access(page, off, n, write, &who);
         if write {

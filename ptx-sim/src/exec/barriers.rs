@@ -159,6 +159,14 @@ impl Unit<'_> {
             self.cluster.vc.join(&w.vc);
             self.cluster.fenced.join(&w.fenced);
             self.tick(w);
+        } else if self.checks {
+            // A fence before it makes even a relaxed arrival a release, of what the fence speaks for.
+            for e in self.env.init_entity(0)..self.env.entities() {
+                self.cluster.vc.own[e] = self.cluster.vc.own[e].max(w.vc.own[e]);
+            }
+            if let Some(v) = &w.at_fence {
+                self.cluster.vc.join(v);
+            }
         }
         self.counts.barrier_arrivals += 1;
         self.complete_cluster();

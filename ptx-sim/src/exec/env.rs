@@ -2,6 +2,7 @@
 
 use super::lanes::LaneFn;
 use super::memory::View;
+use super::mma_rows::MmaRows;
 use super::settings::Settings;
 use super::tile_math::Mac;
 use crate::check::clock::SyncObject;
@@ -41,11 +42,13 @@ pub(crate) struct Env<'a> {
     pub(crate) grid_id: u64,
     pub(crate) lane_fn: LaneFn,
     pub(crate) mac: Mac,
+    pub(crate) mma_rows: MmaRows,
     /// Whether global memory is checked for races (off for grids beyond the shadow's range).
     pub(crate) global_races: bool,
     /// Whether blocks can order each other through global memory.
     pub(crate) orders: bool,
-    pub(crate) sync: Mutex<HashMap<u64, SyncObject>>,
+    /// What releases left, by address and block.
+    pub(crate) sync: Mutex<HashMap<(u64, u64), SyncObject>>,
     pub(crate) stop: AtomicBool,
     pub(crate) launched_dependents: AtomicBool,
 }
@@ -59,7 +62,7 @@ impl Env<'_> {
     /// Entities of a unit's vector clocks besides the warps: see [`crate::check::clock`].
     pub(crate) fn entities(&self) -> usize {
         let w = self.warps * self.cluster_size;
-        3 * w + (MBARRIER_ENTITIES + self.warpgroups()) * self.cluster_size
+        4 * w + (MBARRIER_ENTITIES + self.warpgroups()) * self.cluster_size
     }
 
     /// Warpgroups of a block, the last perhaps of fewer than four warps.
@@ -70,6 +73,11 @@ impl Env<'_> {
     /// Entity of the `wgmma` operations of a warpgroup.
     pub(crate) fn group_entity(&self, rank: usize, group: usize) -> usize {
         (3 * self.warps + MBARRIER_ENTITIES) * self.cluster_size + rank * self.warpgroups() + group
+    }
+
+    /// Entity of the mbarriers that a warp initialised: known where a `fence.mbarrier_init` behind them is known.
+    pub(crate) fn init_entity(&self, warp: usize) -> usize {
+        self.group_entity(self.cluster_size, 0) + warp
     }
 }
 

@@ -184,6 +184,7 @@ impl Machine {
             grid_id: number,
             lane_fn: super::lanes::select(),
             mac: super::tile_math::select(),
+            mma_rows: super::mma_rows::select(),
             global_races: self.settings.checks
                 && units < 1 << 24
                 && warps * (cluster.iter().product::<u32>() as usize) <= 512,

@@ -1,6 +1,7 @@
 //! `ldmatrix`, `stmatrix` and `mma.sync`.
 
 use super::access::Agent;
+use super::mma_rows::Fragments;
 use super::regs::{FULL, Regs, row};
 use super::tile_math::SpreadA;
 use super::unit::{Step, Unit, stop};
@@ -122,11 +123,13 @@ impl Unit<'_> {
             if self.env.settings.counts {
                 self.counts.shared_access(&at8, 0xff, 16, false);
             }
+            let word = |l: usize| {
+                let (r, k) = (&rows[l / 4], l % 4 * 4);
+                u32::from_le_bytes([r[k], r[k + 1], r[k + 2], r[k + 3]])
+            };
             let half = |r: usize, k: usize| u16::from_le_bytes([rows[r][2 * k], rows[r][2 * k + 1]]) as u32;
-            let out: [u32; 32] = std::array::from_fn(|l| {
-                let (r, k) = (l / 4, l % 4 * 2);
-                if trans { half(k, r) | half(k + 1, r) << 16 } else { half(r, k) | half(r, k + 1) << 16 }
-            });
+            let out: [u32; 32] =
+                if trans { row(|l| half(l % 4 * 2, l / 4) | half(l % 4 * 2 + 1, l / 4) << 16) } else { row(word) };
             w.regs.put32(*d, FULL, &out);
         }
         Ok(())
@@ -181,28 +184,41 @@ impl Unit<'_> {
             Ty::S32 => return mma_s32(&mut w.regs, x),
             _ => {}
         }
-        // Buffers of the unit serve all instructions.
-        let (mut a, mut b) = (std::mem::take(&mut self.scratch_a), std::mem::take(&mut self.scratch_b));
-        let mut ra = [[0u32; 32]; 4];
-        for (r, s) in ra.iter_mut().zip(&x.ra) {
-            *r = *w.regs.r32(*s);
-        }
-        spread_fragment(&ra[..x.ra.len()], x.k, x.a, &mut a);
+        let (mut a, mut b) = ([[0f32; 32]; 16], [[0f32; 32]; 8]);
         let per = 4 / x.b.bytes();
-        b.resize(x.k, [0f32; 8]);
-        for (i, s) in x.rb.iter().enumerate() {
-            for (l, bits) in w.regs.r32(*s).iter().enumerate() {
-                let v = elements(x.b, *bits);
-                let (k, n) = (l % 4 * per + i * 4 * per, l / 4);
-                for (j, y) in v[..per].iter().enumerate() {
-                    b[k + j][(n & 1) * 4 + n / 2] = *y;
+        for (to, s) in a.chunks_exact_mut(per).zip(&x.ra) {
+            decode_register(x.a, w.regs.r32(*s), to);
+        }
+        for (to, s) in b.chunks_exact_mut(per).zip(&x.rb) {
+            decode_register(x.b, w.regs.r32(*s), to);
+        }
+        let mut acc = load_acc(&w.regs, x.acc, &x.rc);
+        let fragments = Fragments { a: &a, b: &b, per, registers: x.rb.len() };
+        (self.env.mma_rows)(fragments, acc.each_mut(), &mut self.scratch);
+        store_acc(&mut w.regs, x.acc, &x.d, &acc);
+    }
+}
+
+/// Elements of a register in all lanes: one row for each element.
+#[inline(always)]
+fn decode_register(e: Elem, r: &[u32; 32], out: &mut [[f32; 32]]) {
+    match (e, out) {
+        (Elem::Bf16, [low, high]) => {
+            *low = row(|l| f32::from_bits(r[l] << 16));
+            *high = row(|l| f32::from_bits(r[l] & 0xffff_0000));
+        }
+        (Elem::F16, [low, high]) => {
+            *low = row(|l| f16_to_f32(r[l] as u16));
+            *high = row(|l| f16_to_f32((r[l] >> 16) as u16));
+        }
+        (Elem::Tf32, [out]) => *out = row(|l| tf32_to_f32(r[l])),
+        (_, out) => {
+            for (l, x) in r.iter().enumerate() {
+                for (out, v) in out.iter_mut().zip(elements(e, *x)) {
+                    out[l] = v;
                 }
             }
         }
-        let mut acc = load_acc(&w.regs, x.acc, &x.rc);
-        (self.env.mac)(&a, &b, acc.each_mut());
-        store_acc(&mut w.regs, x.acc, &x.d, &acc);
-        (self.scratch_a, self.scratch_b) = (a, b);
     }
 }
 

@@ -78,6 +78,7 @@ impl Unit<'_> {
                 continue;
             }
             let i = self.find_mbarrier(rank, offset)?;
+            self.mbarrier_ordered(c, w, pc, rank, i);
             match &x.kind {
                 MbarKind::Init { .. } => {}
                 MbarKind::Inval => {
@@ -190,6 +191,43 @@ impl Unit<'_> {
             _ => self.progress += 1,
         }
         Ok(Flow::Next)
+    }
+
+    /// Whether a warp knows that a fence for mbarriers, or a plain order, lies behind the initialisation of one.
+    fn knows_mbarrier(&self, w: &Warp, rank: usize, i: usize) -> bool {
+        let (entity, clock) = self.ctas[rank].mbarriers[i].initialised;
+        w.vc.own[entity] >= clock || w.vc.own[self.env.init_entity(entity)] >= clock
+    }
+
+    /// An mbarrier is used after its initialisation only.
+    fn mbarrier_ordered(&mut self, c: usize, w: &Warp, pc: u32, rank: usize, i: usize) {
+        if self.checks && !self.knows_mbarrier(w, rank, i) {
+            let b = &self.ctas[rank].mbarriers[i];
+            let message = format!(
+                "the mbarrier {:#x} is used, which {} initialised, unordered; put a barrier between, and fence.mbarrier_init before one that is relaxed",
+                b.address,
+                self.entity_name(b.initialised.0)
+            );
+            self.find(FaultKind::MbarrierMisuse, c, Some(w.id), Some(pc), message);
+        }
+    }
+
+    /// Copies complete on an mbarrier of another block only behind a fence after its initialisation. Within the block an
+    /// order suffices: compilers leave the fence out there, and the hardware agrees with them.
+    pub(crate) fn mbarrier_visible(&mut self, c: usize, w: &Warp, pc: u32, rank: usize, i: usize) {
+        if !self.checks || rank == c {
+            return self.mbarrier_ordered(c, w, pc, rank, i);
+        }
+        let b = &self.ctas[rank].mbarriers[i];
+        let (entity, clock) = b.initialised;
+        if w.fenced.own[entity] < clock && w.vc.own[self.env.init_entity(entity)] < clock {
+            let message = format!(
+                "the copy completes on mbarrier {:#x}, which {} initialised without fence.mbarrier_init or fence.proxy.async after it",
+                b.address,
+                self.entity_name(entity)
+            );
+            self.find(FaultKind::MissingProxyFence, c, Some(w.id), Some(pc), message);
+        }
     }
 
     fn init_mbarrier(&mut self, rank: usize, offset: usize, count: u32, c: usize, w: &Warp, pc: u32) -> Step<()> {

@@ -7,9 +7,9 @@
 //!
 //! All device accesses go through relaxed atomics: a racing kernel is a finding, not undefined behaviour of the host.
 
+use super::huge;
 pub use super::memory_error::{AllocationInfo, MemoryError};
 use super::shadow::ShadowPage;
-use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -26,6 +26,7 @@ pub const PAGE_BYTES: usize = 1 << PAGE_SHIFT;
 const ALIGN: u64 = 512;
 
 /// One page of device memory with its initialisation state.
+#[repr(C, align(64))]
 pub(crate) struct Page {
     data: [AtomicU8; PAGE_BYTES],
     /// Per four bytes of data, a bit for each byte that was written.
@@ -35,13 +36,9 @@ pub(crate) struct Page {
 
 impl Page {
     fn create() -> *mut Page {
-        let layout = Layout::new::<Page>();
-        // SAFETY: the layout is not of size zero; every field of `Page` is valid as zero bytes (atomics, null pointer).
-        let p = unsafe { std::alloc::alloc_zeroed(layout) }.cast::<Page>();
-        if p.is_null() {
-            std::alloc::handle_alloc_error(layout);
-        }
-        // SAFETY: `p` is a fresh allocation of a `Page`, nobody else knows it yet.
+        let p = huge::map::<Page>();
+        // SAFETY: `p` is a fresh allocation of a `Page`, nobody else knows it yet; every field of `Page` is valid as zero
+        // bytes (atomics, null pointer).
         unsafe { std::ptr::write_bytes((&raw mut (*p).data).cast::<u8>(), 0xff, PAGE_BYTES) };
         p
     }
@@ -55,7 +52,7 @@ impl Page {
             if !s.is_null() {
                 ShadowPage::destroy(s);
             }
-            std::alloc::dealloc(p.cast(), Layout::new::<Page>());
+            huge::unmap(p);
         }
     }
 
@@ -80,30 +77,70 @@ impl Page {
         }
     }
 
+    /// Initialisation state of 32 bytes of data from `32 * i`, as one word.
+    #[inline(always)]
+    fn init_word(&self, i: usize) -> &AtomicU64 {
+        let p: *const AtomicU8 = &self.init[8 * i];
+        // SAFETY: the array begins at a multiple of 8 in a struct aligned to 64, its length is a multiple of 8, and all of
+        // it is atomic.
+        unsafe { &*p.cast::<AtomicU64>() }
+    }
+
     /// Marks `n` bytes from `off` as written.
     #[inline]
     pub(crate) fn mark_init(&self, off: usize, n: usize) {
-        if off.is_multiple_of(4) && n.is_multiple_of(4) {
-            for g in off / 4..(off + n) / 4 {
-                self.init[g].store(0xf, Ordering::Relaxed);
-            }
-        } else {
-            for b in off..off + n {
-                self.init[b / 4].fetch_or(1 << (b % 4), Ordering::Relaxed);
+        let mut at = off;
+        let end = off + n;
+        while at < end {
+            if at.is_multiple_of(32) && at + 32 <= end {
+                self.init_word(at / 32).store(ALL_WRITTEN, Ordering::Relaxed);
+                at += 32;
+            } else if at.is_multiple_of(4) && at + 4 <= end {
+                self.init[at / 4].store(0xf, Ordering::Relaxed);
+                at += 4;
+            } else {
+                self.init[at / 4].fetch_or(1 << (at % 4), Ordering::Relaxed);
+                at += 1;
             }
         }
     }
 
     /// Whether all `n` bytes from `off` were written.
     #[inline]
-    pub(crate) fn is_init(&self, off: usize, n: usize) -> bool {
-        if off.is_multiple_of(4) && n.is_multiple_of(4) {
-            (off / 4..(off + n) / 4).all(|g| self.init[g].load(Ordering::Relaxed) == 0xf)
-        } else {
-            (off..off + n).all(|b| self.init[b / 4].load(Ordering::Relaxed) >> (b % 4) & 1 == 1)
+    /// Marks bytes as unwritten; offset and length are multiples of four.
+    pub(crate) fn forget(&self, off: usize, n: usize) {
+        for word in &self.init[off / 4..(off + n) / 4] {
+            word.store(0, Ordering::Relaxed);
         }
     }
+
+    pub(crate) fn is_init(&self, off: usize, n: usize) -> bool {
+        let mut at = off;
+        let end = off + n;
+        while at < end {
+            if at.is_multiple_of(32) && at + 32 <= end {
+                if self.init_word(at / 32).load(Ordering::Relaxed) != ALL_WRITTEN {
+                    return false;
+                }
+                at += 32;
+            } else if at.is_multiple_of(4) && at + 4 <= end {
+                if self.init[at / 4].load(Ordering::Relaxed) != 0xf {
+                    return false;
+                }
+                at += 4;
+            } else {
+                if self.init[at / 4].load(Ordering::Relaxed) >> (at % 4) & 1 == 0 {
+                    return false;
+                }
+                at += 1;
+            }
+        }
+        true
+    }
 }
+
+/// State of 32 bytes that were all written: the low four bits of each of eight bytes.
+const ALL_WRITTEN: u64 = 0x0f0f_0f0f_0f0f_0f0f;
 
 /// State of a range of the address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

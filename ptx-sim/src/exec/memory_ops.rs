@@ -9,6 +9,7 @@ use super::unit::{Step, Stop, Unit, stop};
 use super::warp::Warp;
 use crate::check::clock::{Clock, SyncObject};
 use crate::check::fault::FaultKind;
+use crate::check::global::Scope;
 use crate::ptx::program::{Addr, Atomic, File, Load, Slot, Store, Strength};
 use crate::ptx::types::Space;
 use std::sync::Arc;
@@ -54,6 +55,9 @@ unsafe fn write(p: *mut u8, n: usize, v: u64) {
         }
     }
 }
+
+/// In place of a block's number: a release for all of them.
+const EVERY_BLOCK: u64 = u64::MAX;
 
 /// Spaces of the lanes of an access: usually one.
 struct Resolved {
@@ -130,7 +134,7 @@ impl Unit<'_> {
         m: u32,
         n: usize,
         write: bool,
-        strong: bool,
+        scope: Scope,
     ) -> Step<[*mut u8; 32]> {
         let env = self.env;
         let mut ptr = [std::ptr::null_mut(); 32];
@@ -143,7 +147,7 @@ impl Unit<'_> {
             && (1..32).all(|l| addr[l] == first.wrapping_add((l * n) as u64));
         if dense && let Ok(loc) = env.view.locate(first, span, &mut last) {
             let agent = Agent::of(c, w, pc);
-            self.global_check(&agent, loc.page, first, span, write, strong);
+            self.global_check(&agent, loc.page, first, span, write, scope);
             for (l, p) in ptr.iter_mut().enumerate() {
                 *p = loc.ptr.wrapping_add(l * n);
             }
@@ -167,7 +171,7 @@ impl Unit<'_> {
             };
             if checked != addr[l] {
                 let agent = Agent::of(c, w, pc);
-                self.global_check(&agent, loc.page, addr[l], n, write, strong);
+                self.global_check(&agent, loc.page, addr[l], n, write, scope);
                 checked = addr[l];
             }
             ptr[l] = loc.ptr;
@@ -218,6 +222,21 @@ impl Unit<'_> {
         let n = ld.bytes * nv;
         let mut addr = self.addresses(w, &ld.addr);
         self.aligned(&addr, m, n)?;
+        if whole_words(ld.addr.space, m, ld.bytes, &ld.d) {
+            let ptr = self.global_lanes(c, w, pc, &addr, m, n, false, Scope::of(ld.strength.strong(), ld.narrow))?;
+            for (j, d) in ld.d.iter().enumerate().filter(|(_, d)| !d.is_none()) {
+                let d = &mut w.regs.r[d.index()];
+                for (d, p) in d.iter_mut().zip(&ptr) {
+                    // SAFETY: `global_lanes` checked `n` bytes for each lane; addresses are aligned.
+                    *d = unsafe { read(p.add(4 * j), 4) } as u32;
+                }
+            }
+            // After the read: what it saw was released before.
+            if self.env.orders && ld.strength.strong() {
+                self.acquire(w, &addr, m, ld.strength, ld.narrow);
+            }
+            return Ok(());
+        }
         let mut out = [[0u64; 32]; 8];
         for part in self.resolve(ld.addr.space, &mut addr, m) {
             let m = part.mask;
@@ -226,7 +245,8 @@ impl Unit<'_> {
             }
             match part.space {
                 Space::Global | Space::Generic => {
-                    let ptr = self.global_lanes(c, w, pc, &addr, m, n, false, ld.strength.strong())?;
+                    let ptr =
+                        self.global_lanes(c, w, pc, &addr, m, n, false, Scope::of(ld.strength.strong(), ld.narrow))?;
                     for (j, o) in out.iter_mut().enumerate().take(nv) {
                         for l in lanes(m) {
                             // SAFETY: `global_lanes` checked `n` bytes for each lane; addresses are aligned.
@@ -234,7 +254,7 @@ impl Unit<'_> {
                         }
                     }
                     if self.env.orders && ld.strength.strong() {
-                        self.acquire(w, &addr, m, ld.strength);
+                        self.acquire(w, &addr, m, ld.strength, ld.narrow);
                     }
                 }
                 Space::Shared => {
@@ -294,11 +314,28 @@ impl Unit<'_> {
         let n = st.bytes * nv;
         let mut addr = self.addresses(w, &st.addr);
         self.aligned(&addr, m, n)?;
+        self.progress += 1;
+        if self.checks && st.mbar.is_none() && !st.strength.strong() {
+            self.lanes_agree(c, w, pc, st, &addr, m);
+        }
+        if st.mbar.is_none() && whole_words(st.addr.space, m, st.bytes, &st.s) {
+            if self.env.orders && st.strength.strong() {
+                self.release(w, &addr, m, st.strength, st.narrow);
+            }
+            let ptr = self.global_lanes(c, w, pc, &addr, m, n, true, Scope::of(st.strength.strong(), st.narrow))?;
+            for (j, s) in st.s.iter().enumerate() {
+                let s = if s.is_none() { &[0; 32] } else { w.regs.r32(*s) };
+                for (v, p) in s.iter().zip(&ptr) {
+                    // SAFETY: `global_lanes` checked `n` bytes for each lane; addresses are aligned.
+                    unsafe { write(p.add(4 * j), 4, *v as u64) };
+                }
+            }
+            return Ok(());
+        }
         let mut v = [[0u64; 32]; 8];
         for (j, s) in st.s.iter().enumerate() {
             v[j] = w.regs.wide(*s);
         }
-        self.progress += 1;
         for part in self.resolve(st.addr.space, &mut addr, m) {
             let m = part.mask;
             if m == 0 {
@@ -307,9 +344,10 @@ impl Unit<'_> {
             match part.space {
                 Space::Global | Space::Generic => {
                     if self.env.orders && st.strength.strong() {
-                        self.release(w, &addr, m, st.strength);
+                        self.release(w, &addr, m, st.strength, st.narrow);
                     }
-                    let ptr = self.global_lanes(c, w, pc, &addr, m, n, true, st.strength.strong())?;
+                    let ptr =
+                        self.global_lanes(c, w, pc, &addr, m, n, true, Scope::of(st.strength.strong(), st.narrow))?;
                     for (j, v) in v.iter().enumerate().take(nv) {
                         for l in lanes(m) {
                             // SAFETY: `global_lanes` checked `n` bytes for each lane; addresses are aligned.
@@ -399,12 +437,12 @@ impl Unit<'_> {
             match part.space {
                 Space::Global | Space::Generic => {
                     if self.env.orders {
-                        self.release(w, &addr, m, a.strength);
+                        self.release(w, &addr, m, a.strength, a.narrow);
                         if !a.d.is_empty() || a.strength.acquires() {
-                            self.acquire(w, &addr, m, a.strength);
+                            self.acquire(w, &addr, m, a.strength, a.narrow);
                         }
                     }
-                    let ptr = self.global_lanes(c, w, pc, &addr, m, n, true, true)?;
+                    let ptr = self.global_lanes(c, w, pc, &addr, m, n, true, Scope::of(true, a.narrow))?;
                     for l in lanes(m) {
                         for (j, out) in out.iter_mut().enumerate().take(nv) {
                             let (b, cc) = (w.regs.get(a.b[j], l), w.regs.get(a.c, l));
@@ -473,7 +511,7 @@ impl Unit<'_> {
     }
 
     /// Acquires what was released at the addresses of a strong access.
-    fn acquire(&mut self, w: &mut Warp, addr: &[u64; 32], m: u32, s: Strength) {
+    fn acquire(&mut self, w: &mut Warp, addr: &[u64; 32], m: u32, s: Strength, narrow: bool) {
         if !self.checks {
             return;
         }
@@ -486,13 +524,20 @@ impl Unit<'_> {
                     continue;
                 }
                 last = addr[l];
-                if let Some(f) = table.get(&addr[l]).and_then(|o| o.clocks.as_ref()) {
+                // What was released for everybody, and for the block alone.
+                for to in [EVERY_BLOCK, self.block_of(w)] {
+                    let Some(f) = table.get(&(addr[l], to)).and_then(|o| o.clocks.as_ref()) else {
+                        continue;
+                    };
                     if let Some(mine) = f.get(&self.id) {
                         for (x, k) in got.own.iter_mut().zip(mine.iter()) {
                             *x = (*x).max(k + self.start_clock);
                         }
                     }
-                    got.join_foreign(f);
+                    // An acquire for the block sees no other one's release.
+                    if !narrow {
+                        got.join_foreign(f);
+                    }
                     any = true;
                 }
             }
@@ -510,9 +555,14 @@ impl Unit<'_> {
         }
     }
 
+    /// Number of a warp's block within the launch, in the order of clusters.
+    fn block_of(&self, w: &Warp) -> u64 {
+        self.id as u64 * self.env.cluster_size as u64 + (w.entity / self.env.warps) as u64
+    }
+
     /// Releases at the addresses of a strong access: everything known for a release, what was known at the last fence
     /// for a relaxed access.
-    fn release(&mut self, w: &mut Warp, addr: &[u64; 32], m: u32, s: Strength) {
+    fn release(&mut self, w: &mut Warp, addr: &[u64; 32], m: u32, s: Strength, narrow: bool) {
         if !self.checks {
             return;
         }
@@ -520,12 +570,13 @@ impl Unit<'_> {
         let Some(k) = knows else { return };
         let warps = self.env.warps * self.env.cluster_size;
         let own: Arc<[u32]> = k.own[..warps].iter().map(|x| x.saturating_sub(self.start_clock)).collect();
+        let to = if narrow { self.block_of(w) } else { EVERY_BLOCK };
         let mut last = u64::MAX;
         if let Ok(mut table) = self.env.sync.lock() {
             for l in lanes(m) {
                 if addr[l] != last {
                     last = addr[l];
-                    table.entry(addr[l]).or_insert_with(SyncObject::default).release(
+                    table.entry((addr[l], to)).or_insert_with(SyncObject::default).release(
                         self.id,
                         own.clone(),
                         k.foreign.as_ref(),
@@ -537,6 +588,12 @@ impl Unit<'_> {
             self.tick(w);
         }
     }
+}
+
+/// Whether a whole warp moves 32-bit words between global memory and 32-bit registers: most of what kernels do.
+#[inline(always)]
+fn whole_words(space: Space, m: u32, bytes: usize, slots: &[Slot]) -> bool {
+    m == FULL && bytes == 4 && space == Space::Global && slots.iter().all(|s| s.is_none() || s.file() == File::R32)
 }
 
 /// Offset in a warp's local memory of a lane's address.

@@ -23,11 +23,14 @@
 //! also how `cuLaunchKernel` lays them out.
 
 mod access;
+mod agreement;
 mod barriers;
 mod bulk_reduce;
 mod copies;
 pub(crate) mod env;
 mod grid;
+mod hints;
+mod huge;
 mod lanes;
 pub mod launch;
 mod matrix;
@@ -35,6 +38,7 @@ mod mbarriers;
 pub mod memory;
 mod memory_error;
 mod memory_ops;
+mod mma_rows;
 mod print;
 mod queue;
 mod random;

@@ -8,7 +8,7 @@ use crate::check::clock::Clock;
 use crate::check::fault::FaultKind;
 use crate::ptx::decode::PARAM_WINDOW;
 use crate::ptx::program::{Addr, Bulk, BulkReduce, ReduceOp};
-use crate::ptx::types::Space;
+use crate::ptx::types::{Space, Ty};
 use crate::tensormap::{TENSOR_MAP_BYTES, TensorMap};
 
 /// What an asynchronous copy does.
@@ -19,6 +19,8 @@ pub(crate) enum Copy {
     Peer { src: (usize, usize), dst: (usize, usize), bytes: usize, mbar: (usize, usize) },
     /// Shared to global.
     Store { src: (usize, usize), to: Target },
+    /// The second half of a store: its bytes are on their way to global memory.
+    Write { pieces: Vec<(u64, Vec<u8>)>, reduce: Option<(ReduceOp, Ty)> },
 }
 
 /// Global side of a load.
@@ -56,21 +58,15 @@ impl Unit<'_> {
                     let open = std::mem::take(&mut w.bulk_open);
                     w.bulk_groups.push_back(open);
                 }
-                Bulk::Wait { keep } => {
-                    while w.bulk_groups.len() > *keep as usize {
-                        for id in w.bulk_groups.pop_front().unwrap_or_default() {
-                            self.finish_op(id)?;
-                            let e = self.bulk_entity(w.entity);
-                            if let Some(x) = w.vc.own.get_mut(e) {
-                                *x = (*x).max(self.clock_of(id));
-                            }
-                        }
-                    }
+                Bulk::Wait { keep, read } => self.bulk_wait(w, *keep as usize, *read)?,
+                Bulk::Prefetch { src, bytes } => {
+                    let n = self.linear_size(w, *bytes, l)?;
+                    let address = self.lane_address(w, src, l);
+                    self.linear_alignment(address)?;
+                    self.global_bounds(address, n)?;
                 }
-                Bulk::Prefetch { .. } | Bulk::TensorPrefetch { .. } => {
-                    if let Bulk::TensorPrefetch { map, coords } = b {
-                        self.tensor_operands(c, w, pc, l, map, coords)?;
-                    }
+                Bulk::TensorPrefetch { map, coords } => {
+                    self.tensor_operands(c, w, pc, l, map, coords)?;
                 }
                 Bulk::Load { dst, src, bytes, mbar, mask } => {
                     let n = self.linear_size(w, *bytes, l)?;
@@ -105,7 +101,8 @@ impl Unit<'_> {
                     self.linear_alignment(s.1 as u64 | d.1 as u64)?;
                     self.shared_bounds(s.0, s.1, n)?;
                     self.shared_bounds(d.0, d.1, n)?;
-                    self.find_mbarrier(b.0, b.1)?;
+                    let i = self.find_mbarrier(b.0, b.1)?;
+                    self.mbarrier_visible(c, w, pc, b.0, i);
                     self.enqueue(c, w, pc, Copy::Peer { src: s, dst: d, bytes: n, mbar: b });
                 }
                 Bulk::Store { dst, src, bytes, reduce } => {
@@ -128,6 +125,30 @@ impl Unit<'_> {
                     w.bulk_open.push(id);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Waits for all but the last `keep` groups. With `read` only for what they read: their writes may come later.
+    fn bulk_wait(&mut self, w: &mut Warp, keep: usize, read: bool) -> Step<()> {
+        let done = w.bulk_groups.len().saturating_sub(keep);
+        let e = self.bulk_entity(w.entity);
+        for i in 0..done {
+            for id in w.bulk_groups[i].clone() {
+                if read {
+                    self.stage_op(id)?
+                } else {
+                    self.finish_op(id)?
+                }
+                if let Some(x) = w.vc.own.get_mut(e) {
+                    *x = (*x).max(self.clock_of(id));
+                }
+            }
+        }
+        // What still writes is waited for once more by a wait without `read`.
+        let gone = |q: &[AsyncOp], g: &[u64]| !q.iter().any(|o| g.contains(&o.id));
+        while w.bulk_groups.len() > keep && (!read || w.bulk_groups.front().is_some_and(|g| gone(&self.queue, g))) {
+            w.bulk_groups.pop_front();
         }
         Ok(())
     }
@@ -270,20 +291,6 @@ impl Unit<'_> {
         Ok(())
     }
 
-    /// The asynchronous proxy sees an mbarrier only after a fence behind its initialisation.
-    fn mbarrier_visible(&mut self, c: usize, w: &Warp, pc: u32, rank: usize, i: usize) {
-        let b = &self.ctas[rank].mbarriers[i];
-        let (entity, clock) = b.initialised;
-        if self.checks && w.fenced.own[entity] < clock {
-            let message = format!(
-                "the copy completes on mbarrier {:#x}, which {} initialised without fence.mbarrier_init or fence.proxy.async after it",
-                b.address,
-                self.entity_name(entity)
-            );
-            self.find(FaultKind::MissingProxyFence, c, Some(w.id), Some(pc), message);
-        }
-    }
-
     fn enqueue(&mut self, c: usize, w: &mut Warp, pc: u32, copy: Copy) -> u64 {
         let id = self.next_op;
         self.next_op += 1;
@@ -325,6 +332,22 @@ impl Unit<'_> {
         }
     }
 
+    /// Lets a store in flight read its source; it writes later.
+    fn stage_op(&mut self, id: u64) -> Step<()> {
+        let Some(i) = self.queue.iter().position(|o| o.id == id && matches!(o.copy, Copy::Store { .. })) else {
+            return Ok(());
+        };
+        let mut op = self.queue.remove(i);
+        for r in in_use(&op.copy) {
+            self.ctas[r].in_flight -= 1;
+        }
+        self.progress += 1;
+        let (pieces, reduce) = self.read_source(&op)?;
+        op.copy = Copy::Write { pieces, reduce };
+        self.queue.insert(i, op);
+        Ok(())
+    }
+
     /// Executes some of what is in flight: in any order, at any time.
     pub(crate) fn pump(&mut self, random: bool) {
         let mut i = 0;
@@ -350,5 +373,6 @@ pub(super) fn in_use(c: &Copy) -> Vec<usize> {
         Copy::Load { ranks, .. } => ranks.clone(),
         Copy::Peer { src, dst, .. } => vec![src.0, dst.0],
         Copy::Store { src, .. } => vec![src.0],
+        Copy::Write { .. } => Vec::new(),
     }
 }

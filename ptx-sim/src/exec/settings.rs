@@ -10,6 +10,7 @@
 //! | `LIGHTNING_SIM_MEMORY`  | bytes, or with suffix K, M, G, T  | device memory; default: that of the device |
 //! | `LIGHTNING_SIM_DEVICES` | integer, default 1                | number of devices |
 //! | `LIGHTNING_SIM_COUNTS`  | `1`, `0` (default 1)              | collect the counts of every launch |
+//! | `LIGHTNING_SIM_COUNTS_FILE` | path, default: none           | file to which the driver library appends them, one JSON object a line |
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Race-detector state of a page of global memory: who wrote each four bytes last, who read each sixteen.
 
+use super::huge;
 use super::memory::PAGE_BYTES;
-use std::alloc::Layout;
 use std::sync::atomic::AtomicU64;
 
 /// Shadow of one page, per sixteen bytes: the last writer of each four, and two readers of different blocks. Zero means
@@ -15,19 +15,14 @@ pub(crate) struct ShadowPage {
 
 impl ShadowPage {
     pub(crate) fn create() -> *mut ShadowPage {
-        let layout = Layout::new::<ShadowPage>();
-        // SAFETY: the layout is not of size zero, and zero bytes are a valid `ShadowPage`.
-        let p = unsafe { std::alloc::alloc_zeroed(layout) }.cast::<ShadowPage>();
-        if p.is_null() {
-            std::alloc::handle_alloc_error(layout);
-        }
-        p
+        // Zero bytes are a valid `ShadowPage`.
+        huge::map()
     }
 
     /// # Safety
     /// `p` came from [`ShadowPage::create`] and nobody uses it any more.
     pub(crate) unsafe fn destroy(p: *mut ShadowPage) {
         // SAFETY: the caller upholds that `p` is a `ShadowPage` of ours.
-        unsafe { std::alloc::dealloc(p.cast(), Layout::new::<ShadowPage>()) }
+        unsafe { huge::unmap(p) }
     }
 }

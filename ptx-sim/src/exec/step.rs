@@ -42,9 +42,7 @@ impl Unit<'_> {
             Op::Load(l) => self.load(c, w, pc, l, m)?,
             Op::Store(s) => self.store(c, w, pc, s, m)?,
             Op::Atomic(a) => self.atomic(c, w, pc, a, m)?,
-            Op::Hint(a) => {
-                let _ = a;
-            }
+            Op::Hint { addr, kind } => self.hint(c, w, pc, addr, *kind, m)?,
             Op::IsSpace { d, a, space, cluster } => {
                 let v = *w.regs.r64(*a);
                 let mut bits = 0;
@@ -133,7 +131,7 @@ impl Unit<'_> {
         }
         match f {
             Fence::Thread { wide } => {
-                if wide && self.env.orders {
+                if wide && (self.env.orders || self.env.cluster_size > 1) {
                     if let Some(p) = w.pending_acquire.take() {
                         w.vc.join(&p);
                     }
@@ -141,7 +139,12 @@ impl Unit<'_> {
                     self.tick(w);
                 }
             }
-            Fence::ProxyAsync | Fence::MbarrierInit => {
+            Fence::MbarrierInit => {
+                let e = self.env.init_entity(w.entity);
+                w.vc.own[e] = w.clock();
+                self.tick(w);
+            }
+            Fence::ProxyAsync => {
                 let v = w.vc.clone();
                 w.fenced.join(&v);
                 self.tick(w);

@@ -4,6 +4,7 @@ use super::access::Agent;
 use super::unit::{Step, Unit, stop};
 use super::warp::Warp;
 use crate::check::fault::FaultKind;
+use crate::check::global::Scope;
 use crate::ptx::program::{Addr, MapField, Slot};
 use crate::ptx::types::Space;
 use crate::tensormap::{DataType, Field, L2Promotion, OobFill, Swizzle, TENSOR_MAP_BYTES, TensorMap};
@@ -99,7 +100,7 @@ impl Unit<'_> {
         };
         w.last_range = last;
         let agent = Agent::of(c, w, pc);
-        self.global_check(&agent, l.page, address, bytes.len(), true, true);
+        self.global_check(&agent, l.page, address, bytes.len(), true, Scope::Wide);
         // SAFETY: `locate` checked the whole range; an aligned tensor map lies in one page.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), l.ptr, bytes.len()) };
         Ok(())

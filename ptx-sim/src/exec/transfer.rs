@@ -6,9 +6,13 @@ use super::memory::PAGE_BYTES;
 use super::queue::{AsyncOp, Copy, Source, Target, in_use};
 use super::unit::{Step, Unit, stop};
 use crate::check::fault::FaultKind;
+use crate::check::global::Scope;
 use crate::ptx::program::ReduceOp;
 use crate::ptx::types::Ty;
 use crate::tensormap::{DataType, Swizzle, TensorMap};
+
+/// Bytes with their global addresses, and how they are combined with what is there.
+pub(super) type Pieces = (Vec<(u64, Vec<u8>)>, Option<(ReduceOp, Ty)>);
 
 impl Unit<'_> {
     pub(super) fn execute(&mut self, op: AsyncOp) -> Step<()> {
@@ -46,18 +50,11 @@ impl Unit<'_> {
                 self.ctas[dst.0].shared[dst.1..dst.1 + bytes].copy_from_slice(&data);
                 self.complete_transaction(mbar.0, i, *bytes as i64, Some(&op.knows))?;
             }
-            Copy::Store { src, to } => {
-                let reader = agent(&op, self.bulk_entity(op.entity), op.clock);
-                match to {
-                    Target::Linear { address, bytes, reduce } => {
-                        self.shared_read(&reader, src.0, src.1, *bytes);
-                        self.counts.tensor_bytes += *bytes as u64;
-                        let data = self.ctas[src.0].shared[src.1..src.1 + bytes].to_vec();
-                        self.store_bytes(&reader, &data, *address, reduce.map(|r| (r.op, r.ty)))?;
-                    }
-                    Target::Tensor { map, coords, reduce } => self.store_box(&reader, *src, map, coords, *reduce)?,
-                }
+            Copy::Store { .. } => {
+                let (pieces, reduce) = self.read_source(&op)?;
+                self.write_pieces(&op, &pieces, reduce)?;
             }
+            Copy::Write { pieces, reduce } => self.write_pieces(&op, pieces, *reduce)?,
         }
         Ok(())
     }
@@ -119,16 +116,33 @@ impl Unit<'_> {
         Ok(())
     }
 
-    fn store_box(
-        &mut self,
-        a: &Agent<'_>,
-        src: (usize, usize),
-        map: &TensorMap,
-        coords: &[i32],
-        reduce: Option<ReduceOp>,
-    ) -> Step<()> {
+    /// The reads of a store from shared memory: bytes with the global addresses that they go to.
+    pub(super) fn read_source(&mut self, op: &AsyncOp) -> Step<Pieces> {
+        let Copy::Store { src, to } = &op.copy else {
+            return Ok((Vec::new(), None));
+        };
+        let reader = agent(op, self.bulk_entity(op.entity), op.clock);
+        match to {
+            Target::Linear { address, bytes, reduce } => {
+                self.shared_read(&reader, src.0, src.1, *bytes);
+                self.counts.tensor_bytes += *bytes as u64;
+                let data = self.ctas[src.0].shared[src.1..src.1 + bytes].to_vec();
+                Ok((vec![(*address, data)], reduce.map(|r| (r.op, r.ty))))
+            }
+            Target::Tensor { map, coords, reduce } => {
+                let pieces = self.read_box(&reader, *src, map, coords);
+                Ok((pieces, reduce.map(|op| (op, map_type(map.data_type)))))
+            }
+        }
+    }
+
+    fn write_pieces(&mut self, op: &AsyncOp, pieces: &[(u64, Vec<u8>)], reduce: Option<(ReduceOp, Ty)>) -> Step<()> {
+        let writer = agent(op, self.bulk_entity(op.entity), op.clock);
+        pieces.iter().try_for_each(|(address, data)| self.store_bytes(&writer, data, *address, reduce))
+    }
+
+    fn read_box(&mut self, a: &Agent<'_>, src: (usize, usize), map: &TensorMap, coords: &[i32]) -> Vec<(u64, Vec<u8>)> {
         let bytes = map.row_bytes() as usize;
-        let ty = map_type(map.data_type);
         let dense = map.row_bytes() == map.row_pitch();
         let mut rows = Vec::new();
         map.for_each_row(coords, src.1 as u64, |r| rows.push(r));
@@ -136,6 +150,7 @@ impl Unit<'_> {
         if dense && whole {
             self.shared_read(a, src.0, src.1, map.shared_bytes() as usize);
         }
+        let mut out = Vec::new();
         let mut row = vec![0u8; bytes];
         for r in rows {
             let (first, valid) = (r.first as usize, r.valid as usize);
@@ -157,9 +172,9 @@ impl Unit<'_> {
                 }
             }
             self.counts.tensor_bytes += valid as u64;
-            self.store_bytes(a, &row[first..first + valid], r.global, reduce.map(|op| (op, ty)))?;
+            out.push((r.global, row[first..first + valid].to_vec()));
         }
-        Ok(())
+        out
     }
 
     /// Copies bytes from global to shared memory.
@@ -190,7 +205,7 @@ impl Unit<'_> {
                 Ok(l) => l,
                 Err(e) => return stop(FaultKind::OutOfBounds, e.to_string()),
             };
-            self.global_check(a, l.page, at, size, true, true);
+            self.global_check(a, l.page, at, size, true, Scope::Wide);
             if !reduce_element(l.ptr, u64::from_le_bytes(v), op, ty) {
                 return stop(FaultKind::IllegalInstruction, format!("bulk reduction {op:?} of {ty:?}"));
             }
@@ -217,7 +232,7 @@ impl Unit<'_> {
                 Ok(l) => l,
                 Err(e) => return stop(FaultKind::OutOfBounds, e.to_string()),
             };
-            self.global_check(a, l.page, at, k, write, false);
+            self.global_check(a, l.page, at, k, write, Scope::Weak);
             f(self, done, l.ptr, k);
             done += k;
         }

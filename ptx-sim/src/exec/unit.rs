@@ -1,9 +1,9 @@
 //! A unit of execution: the blocks of one cluster with their warps, barriers and asynchronous work.
 
 use super::env::{Env, MBARRIER_ENTITIES};
+use super::mma_rows::MmaScratch;
 use super::queue::AsyncOp;
 use super::random::Random;
-use super::tile_math::SpreadA;
 use super::warp::{Wait, Warp};
 use super::wgmma::TileCache;
 use crate::check::clock::Clock;
@@ -107,9 +107,8 @@ pub(crate) struct Unit<'a> {
     pub(crate) next_op: u64,
     /// Clocks of the bulk operations issued so far.
     pub(crate) op_clocks: HashMap<u64, u32>,
-    /// Operands of the `mma` in execution.
-    pub(crate) scratch_a: SpreadA,
-    pub(crate) scratch_b: Vec<[f32; 8]>,
+    /// Buffers of the `mma` in execution.
+    pub(crate) scratch: MmaScratch,
     /// What the last atomic on each shared word released.
     pub(crate) atomics: HashMap<u64, Clock>,
     /// Allocation of the last asynchronous access.
@@ -153,8 +152,7 @@ impl<'a> Unit<'a> {
             queue: Vec::new(),
             next_op: 0,
             op_clocks: HashMap::new(),
-            scratch_a: SpreadA::default(),
-            scratch_b: Vec::new(),
+            scratch: MmaScratch::default(),
             atomics: HashMap::new(),
             last_range: 0,
             random: Random::new(0),
@@ -177,10 +175,11 @@ impl<'a> Unit<'a> {
         self.id = id;
         self.random = Random::new(env.settings.seed ^ (id as u64).wrapping_mul(0xd134_2543_de82_ef95));
         self.start_clock = self.max_clock + 1;
-        if self.start_clock > u32::MAX / 2 {
+        if self.start_clock > u32::MAX / 4 {
             // Clocks are about to run out: forget all shadows and begin again.
             for c in &mut self.ctas {
                 c.shadow = SharedShadow::default();
+                c.tiles = TileCache::default();
             }
             self.start_clock = 1;
         }

@@ -48,6 +48,8 @@ struct Tile {
     /// Distinct last writers of the bytes.
     writers: Vec<Writer>,
     uninitialised: Option<usize>,
+    /// Warpgroups whose reads are recorded, with the clock of the last one: its four warps read as one.
+    readers: Vec<(usize, u32)>,
 }
 
 /// Recently used tiles of a block.
@@ -215,14 +217,7 @@ impl Unit<'_> {
     }
 
     /// Index of the converted tile in the cache, after all checks of the reading warp. `keep` stays where it is.
-    fn tile(
-        &mut self,
-        c: usize,
-        w: &Warp,
-        (pc, clock): (u32, u32),
-        key: TileKey,
-        keep: Option<usize>,
-    ) -> Step<usize> {
+    fn tile(&mut self, c: usize, w: &Warp, (pc, clock): (u32, u32), key: TileKey, keep: Option<usize>) -> Step<usize> {
         let cta = &mut self.ctas[c];
         let cache = &mut cta.tiles;
         let i = match cache.index.get(&key) {
@@ -249,6 +244,7 @@ impl Unit<'_> {
             let mut t = std::mem::take(&mut cache.tiles[i]);
             if t.key != Some(key) {
                 t.key = None;
+                t.readers.clear();
                 t.locate(key, self.env.shared_end)?;
                 cache.index.insert(key, i);
             }
@@ -259,9 +255,14 @@ impl Unit<'_> {
             cache.tiles[i] = t;
         }
         if self.checks {
-            let t = &cta.tiles.tiles[i];
+            let t = &mut cta.tiles.tiles[i];
             let who = Who { entity: w.entity, clock, knows: &w.vc, fenced: Some(&w.fenced) };
-            cta.shadow.read_chunks(&t.chunks, w.id / 4, clock);
+            let group = w.id / 4;
+            if !t.readers.contains(&(group, clock)) {
+                cta.shadow.read_chunks(&t.chunks, group, clock);
+                t.readers.retain(|r| r.0 != group);
+                t.readers.push((group, clock));
+            }
             let at = t.chunks.first().copied().unwrap_or(0) as usize;
             let conflict = t.writers.iter().find_map(|x| who.conflict(x, at));
             let uninitialised = t.uninitialised;
@@ -343,21 +344,29 @@ impl Tile {
         if key.grouped {
             self.grouped.resize(count / 8 * k, [0f32; 8]);
             // Columns of eight, two by four: even ones first.
-            let place = |r: usize| (r & 1) * 4 + r % 8 / 2;
             let row = if key.k_major { k / per } else { count / per };
+            if key.k_major {
+                let mut lines = [[0f32; 16]; 8];
+                for (j, chunks) in self.chunks.chunks_exact(8 * row).enumerate() {
+                    for q in 0..row {
+                        for (r, line) in lines.iter_mut().enumerate() {
+                            decode_chunk(key.element, shared, chunks[r * row + q], &mut line[..per]);
+                        }
+                        let first = j * k + q * per;
+                        for (kk, g) in self.grouped[first..first + per].iter_mut().enumerate() {
+                            *g = std::array::from_fn(|i| lines[i % 4 * 2 + i / 4][kk]);
+                        }
+                    }
+                }
+                return;
+            }
+            let place = |r: usize| (r & 1) * 4 + r % 8 / 2;
             for (line, chunks) in self.chunks.chunks_exact(row).enumerate() {
                 for (q, at) in chunks.iter().enumerate() {
-                    decode_elements(key.element, &shared[*at as usize..*at as usize + 16], &mut v[..per]);
-                    if key.k_major {
-                        let (j, i) = (line / 8 * k + q * per, place(line));
-                        for (g, x) in self.grouped[j..j + per].iter_mut().zip(&v) {
-                            g[i] = *x;
-                        }
-                    } else {
-                        for (i, x) in v[..per].iter().enumerate() {
-                            let r = q * per + i;
-                            self.grouped[r / 8 * k + line][place(r)] = *x;
-                        }
+                    decode_chunk(key.element, shared, *at, &mut v[..per]);
+                    for (i, x) in v[..per].iter().enumerate() {
+                        let r = q * per + i;
+                        self.grouped[r / 8 * k + line][place(r)] = *x;
                     }
                 }
             }
@@ -372,12 +381,25 @@ impl Tile {
         let row = if key.k_major { k / per } else { count / per };
         for (line, chunks) in self.chunks.chunks_exact(row).enumerate() {
             for (q, at) in chunks.iter().enumerate() {
-                decode_elements(key.element, &shared[*at as usize..*at as usize + 16], &mut v[..per]);
+                decode_chunk(key.element, shared, *at, &mut v[..per]);
                 for (i, x) in v[..per].iter().enumerate() {
                     if key.k_major { put(line, q * per + i, *x) } else { put(q * per + i, line, *x) }
                 }
             }
         }
+    }
+}
+
+/// Converts the 16 bytes at `at`. The most frequent type is converted in place of a call.
+#[inline(always)]
+fn decode_chunk(e: Elem, shared: &[u8], at: u32, out: &mut [f32]) {
+    let bytes = &shared[at as usize..at as usize + 16];
+    if e == Elem::Bf16 {
+        for (x, b) in out.iter_mut().zip(bytes.chunks_exact(2)) {
+            *x = f32::from_bits((u16::from_le_bytes([b[0], b[1]]) as u32) << 16);
+        }
+    } else {
+        decode_elements(e, bytes, out);
     }
 }
 

@@ -34,9 +34,7 @@ fn exp2_f64(x: f64) -> f64 {
                 + f * (1.0 / 6.0
                     + f * (1.0 / 24.0
                         + f * (1.0 / 120.0
-                            + f * (1.0 / 720.0
-                                + f * (1.0 / 5040.0
-                                    + f * (1.0 / 40320.0 + f * (1.0 / 362880.0)))))))));
+                            + f * (1.0 / 720.0 + f * (1.0 / 5040.0 + f * (1.0 / 40320.0 + f * (1.0 / 362880.0)))))))));
     let scale = f64::from_bits(((n as i64 + 1023) as u64) << 52);
     p * scale
 }
@@ -52,9 +50,7 @@ fn log2_f64(x: f64) -> f64 {
     let q = s * s;
     // 2 atanh(s) / ln 2; |s| <= 0.1716, so the omitted terms are below 2^-40 relative.
     let series = 1.0
-        + q * (1.0 / 3.0
-            + q * (1.0 / 5.0
-                + q * (1.0 / 7.0 + q * (1.0 / 9.0 + q * (1.0 / 11.0 + q * (1.0 / 13.0))))));
+        + q * (1.0 / 3.0 + q * (1.0 / 5.0 + q * (1.0 / 7.0 + q * (1.0 / 9.0 + q * (1.0 / 11.0 + q * (1.0 / 13.0))))));
     e as f64 + s * series * (2.0 * core::f64::consts::LOG2_E)
 }
 
@@ -72,11 +68,7 @@ pub fn ex2_half(h: Half, x: u16, ftz: bool) -> u16 {
     let v = h.value(x) as f64;
     let y = exp2_f64(v.clamp(-200.0, 200.0));
     let code = encode(h.format(), y, Rounding::NearestEven, Overflow::Ieee) as u16;
-    if ftz && code >> h.format().man_bits == 0 {
-        0
-    } else {
-        code
-    }
+    if ftz && code >> h.format().man_bits == 0 { 0 } else { code }
 }
 
 /// `lg2.approx{.ftz}.f32`. Zero gives negative infinity, a negative input NaN.
@@ -114,21 +106,13 @@ pub fn rsqrt_approx_ftz_f64(x: f64) -> f64 {
 
 fn gross_f64(x: f64, f: impl Fn(f64) -> f64) -> f64 {
     let upper = x.to_bits() & 0xffff_ffff_0000_0000;
-    let flushed = if upper & 0x7ff0_0000_0000_0000 == 0 {
-        upper & (1 << 63)
-    } else {
-        upper
-    };
+    let flushed = if upper & 0x7ff0_0000_0000_0000 == 0 { upper & (1 << 63) } else { upper };
     let y = f(f64::from_bits(flushed));
     if y.is_nan() {
         return f64::from_bits(0x7fff_ffff_0000_0000);
     }
     let bits = y.to_bits() & 0xffff_ffff_0000_0000;
-    f64::from_bits(if bits & 0x7ff0_0000_0000_0000 == 0 {
-        bits & (1 << 63)
-    } else {
-        bits
-    })
+    f64::from_bits(if bits & 0x7ff0_0000_0000_0000 == 0 { bits & (1 << 63) } else { bits })
 }
 
 /// `rsqrt.approx{.ftz}.f32`. A zero gives an infinity of the same sign.
@@ -143,11 +127,7 @@ pub fn rsqrt_f32(x: f32, ftz: bool) -> f32 {
 
 /// `rsqrt.approx.f64`.
 pub fn rsqrt_f64(x: f64) -> f64 {
-    if x == 0.0 {
-        f64::INFINITY.copysign(x)
-    } else {
-        1.0 / x.sqrt()
-    }
+    if x == 0.0 { f64::INFINITY.copysign(x) } else { 1.0 / x.sqrt() }
 }
 
 /// `sqrt.approx{.ftz}.f32`.
@@ -162,17 +142,9 @@ pub fn sqrt_f32(x: f32, ftz: bool) -> f32 {
 /// The approximate form gives 0 (NaN for an infinite dividend) when `2^126 < |b| < 2^128`.
 #[inline(always)]
 pub fn div_f32(a: f32, b: f32, full: bool, ftz: bool) -> f32 {
-    let (a, b) = if ftz {
-        (ftz_f32(a), ftz_f32(b))
-    } else {
-        (a, b)
-    };
+    let (a, b) = if ftz { (ftz_f32(a), ftz_f32(b)) } else { (a, b) };
     if !full && b.is_finite() && b.abs() > f32::from_bits((126 + 127) << 23) {
-        return if a.is_infinite() || a.is_nan() {
-            f32::from_bits(0x7fff_ffff)
-        } else {
-            0f32.copysign(a * b.signum())
-        };
+        return if a.is_infinite() || a.is_nan() { f32::from_bits(0x7fff_ffff) } else { 0f32.copysign(a * b.signum()) };
     }
     let y = canonical_f32(a / b);
     if ftz { ftz_f32(y) } else { y }
@@ -192,11 +164,7 @@ fn tanh_f64(x: f64) -> f64 {
 /// `tanh.approx.f32`.
 #[inline(always)]
 pub fn tanh_f32(x: f32) -> f32 {
-    if x.is_nan() {
-        f32::from_bits(0x7fff_ffff)
-    } else {
-        tanh_f64(x as f64) as f32
-    }
+    if x.is_nan() { f32::from_bits(0x7fff_ffff) } else { tanh_f64(x as f64) as f32 }
 }
 
 /// `tanh.approx.{f16,bf16}`.

@@ -12,16 +12,8 @@ pub fn bfe(a: u64, pos: u32, len: u32, width: u32, signed: bool) -> u64 {
     }
     let sign = signed && (a >> (pos + len - 1).min(width - 1)) & 1 == 1;
     let taken = len.min(width.saturating_sub(pos));
-    let field = if pos >= width {
-        0
-    } else {
-        (a >> pos) & ones(taken)
-    };
-    if sign {
-        (field | !ones(taken)) & mask
-    } else {
-        field
-    }
+    let field = if pos >= width { 0 } else { (a >> pos) & ones(taken) };
+    if sign { (field | !ones(taken)) & mask } else { field }
 }
 
 /// `bfi.{b32,b64}`: the low `len` bits of `a` into `b` at `pos`.
@@ -44,11 +36,7 @@ const fn ones(n: u32) -> u64 {
 /// `bfind{.shiftamt}`: position of the most significant bit that is not a copy of the sign, or `u32::MAX`.
 pub fn bfind(a: u64, width: u32, signed: bool, shiftamt: bool) -> u32 {
     let a = a & ones(width);
-    let a = if signed && (a >> (width - 1)) & 1 == 1 {
-        !a & ones(width)
-    } else {
-        a
-    };
+    let a = if signed && (a >> (width - 1)) & 1 == 1 { !a & ones(width) } else { a };
     if a == 0 {
         return u32::MAX;
     }
@@ -93,11 +81,7 @@ pub fn fns(mask: u32, base: u32, offset: i32) -> u32 {
         return u32::MAX;
     }
     if offset == 0 {
-        return if (mask >> base) & 1 == 1 {
-            base
-        } else {
-            u32::MAX
-        };
+        return if (mask >> base) & 1 == 1 { base } else { u32::MAX };
     }
     let mut left = offset.unsigned_abs();
     let mut pos = base as i32;
@@ -122,11 +106,7 @@ pub fn szext(a: u32, b: u32, signed: bool, clamp: bool) -> u32 {
     if n == 0 {
         return 0;
     }
-    if signed {
-        (((a << (32 - n)) as i32) >> (32 - n)) as u32
-    } else {
-        a & ((1 << n) - 1)
-    }
+    if signed { (((a << (32 - n)) as i32) >> (32 - n)) as u32 } else { a & ((1 << n) - 1) }
 }
 
 /// `bmsk.{clamp,wrap}.b32`: `width` ones from bit `pos` upward.
@@ -136,22 +116,14 @@ pub fn bmsk(pos: u32, width: u32, clamp: bool) -> u32 {
     }
     let wide = clamp && width >= 32;
     let (p, n) = (pos & 31, width & 31);
-    let upper = if wide || p + n >= 32 {
-        u32::MAX
-    } else {
-        (1 << (p + n)) - 1
-    };
+    let upper = if wide || p + n >= 32 { u32::MAX } else { (1 << (p + n)) - 1 };
     upper & !((1u32 << p) - 1)
 }
 
 /// `shl` of a `width`-bit value; amounts beyond the width give 0.
 #[inline(always)]
 pub fn shl(a: u64, by: u32, width: u32) -> u64 {
-    if by >= width {
-        0
-    } else {
-        (a << by) & ones(width)
-    }
+    if by >= width { 0 } else { (a << by) & ones(width) }
 }
 
 /// `shr` of a `width`-bit value; amounts beyond the width give the fill (zero, or the sign).

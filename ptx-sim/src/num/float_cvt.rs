@@ -23,11 +23,7 @@ pub struct Modifiers {
 
 impl Modifiers {
     pub(super) fn overflow(self) -> Overflow {
-        if self.satfinite {
-            Overflow::SatFinite
-        } else {
-            Overflow::Ieee
-        }
+        if self.satfinite { Overflow::SatFinite } else { Overflow::Ieee }
     }
 }
 
@@ -70,12 +66,7 @@ pub fn f32_to_bf16_rn(x: f32) -> u16 {
 /// `cvt.rn.f16.f32` without modifiers.
 #[inline(always)]
 pub fn f32_to_f16_rn(x: f32) -> u16 {
-    encode(
-        &Format::F16,
-        x as f64,
-        Rounding::NearestEven,
-        Overflow::Ieee,
-    ) as u16
+    encode(&Format::F16, x as f64, Rounding::NearestEven, Overflow::Ieee) as u16
 }
 
 /// Value of a `bf16` code.
@@ -142,9 +133,5 @@ pub fn convert(to: &Format, from: &Format, code: u64, mode: Rounding, m: Modifie
         x = sat_f64(x);
     }
     let y = narrow(to, x, mode, m);
-    if m.ftz && to.man_bits == 23 {
-        ftz_f32(f32::from_bits(y as u32)).to_bits() as u64
-    } else {
-        y
-    }
+    if m.ftz && to.man_bits == 23 { ftz_f32(f32::from_bits(y as u32)).to_bits() as u64 } else { y }
 }

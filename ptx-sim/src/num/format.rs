@@ -35,32 +35,14 @@ pub struct Format {
 
 impl Format {
     /// IEEE binary16.
-    pub const F16: Format = Format {
-        name: "f16",
-        exp_bits: 5,
-        man_bits: 10,
-        bias: 15,
-        specials: Specials::Ieee,
-        nan: 0x7fff,
-    };
+    pub const F16: Format =
+        Format { name: "f16", exp_bits: 5, man_bits: 10, bias: 15, specials: Specials::Ieee, nan: 0x7fff };
     /// The upper half of binary32.
-    pub const BF16: Format = Format {
-        name: "bf16",
-        exp_bits: 8,
-        man_bits: 7,
-        bias: 127,
-        specials: Specials::Ieee,
-        nan: 0x7fff,
-    };
+    pub const BF16: Format =
+        Format { name: "bf16", exp_bits: 8, man_bits: 7, bias: 127, specials: Specials::Ieee, nan: 0x7fff };
     /// IEEE binary32.
-    pub const F32: Format = Format {
-        name: "f32",
-        exp_bits: 8,
-        man_bits: 23,
-        bias: 127,
-        specials: Specials::Ieee,
-        nan: 0x7fff_ffff,
-    };
+    pub const F32: Format =
+        Format { name: "f32", exp_bits: 8, man_bits: 23, bias: 127, specials: Specials::Ieee, nan: 0x7fff_ffff };
     /// IEEE binary64.
     pub const F64: Format = Format {
         name: "f64",
@@ -71,59 +53,23 @@ impl Format {
         nan: 0x7fff_ffff_ffff_ffff,
     };
     /// The 19 bits of `tf32` that are kept, right-aligned; a register holds them shifted left by 13.
-    pub const TF32: Format = Format {
-        name: "tf32",
-        exp_bits: 8,
-        man_bits: 10,
-        bias: 127,
-        specials: Specials::Ieee,
-        nan: 0x3_ffff,
-    };
+    pub const TF32: Format =
+        Format { name: "tf32", exp_bits: 8, man_bits: 10, bias: 127, specials: Specials::Ieee, nan: 0x3_ffff };
     /// 8-bit float, 4 exponent and 3 mantissa bits, no infinity, largest number 448.
-    pub const E4M3: Format = Format {
-        name: "e4m3",
-        exp_bits: 4,
-        man_bits: 3,
-        bias: 7,
-        specials: Specials::OneNan,
-        nan: 0x7f,
-    };
+    pub const E4M3: Format =
+        Format { name: "e4m3", exp_bits: 4, man_bits: 3, bias: 7, specials: Specials::OneNan, nan: 0x7f };
     /// 8-bit float, 5 exponent and 2 mantissa bits, largest number 57344.
-    pub const E5M2: Format = Format {
-        name: "e5m2",
-        exp_bits: 5,
-        man_bits: 2,
-        bias: 15,
-        specials: Specials::Ieee,
-        nan: 0x7f,
-    };
+    pub const E5M2: Format =
+        Format { name: "e5m2", exp_bits: 5, man_bits: 2, bias: 15, specials: Specials::Ieee, nan: 0x7f };
     /// 6-bit float, 2 exponent and 3 mantissa bits, largest number 7.5.
-    pub const E2M3: Format = Format {
-        name: "e2m3",
-        exp_bits: 2,
-        man_bits: 3,
-        bias: 1,
-        specials: Specials::None,
-        nan: 0x1f,
-    };
+    pub const E2M3: Format =
+        Format { name: "e2m3", exp_bits: 2, man_bits: 3, bias: 1, specials: Specials::None, nan: 0x1f };
     /// 6-bit float, 3 exponent and 2 mantissa bits, largest number 28.
-    pub const E3M2: Format = Format {
-        name: "e3m2",
-        exp_bits: 3,
-        man_bits: 2,
-        bias: 3,
-        specials: Specials::None,
-        nan: 0x1f,
-    };
+    pub const E3M2: Format =
+        Format { name: "e3m2", exp_bits: 3, man_bits: 2, bias: 3, specials: Specials::None, nan: 0x1f };
     /// 4-bit float, 2 exponent and 1 mantissa bits, largest number 6.
-    pub const E2M1: Format = Format {
-        name: "e2m1",
-        exp_bits: 2,
-        man_bits: 1,
-        bias: 1,
-        specials: Specials::None,
-        nan: 0x7,
-    };
+    pub const E2M1: Format =
+        Format { name: "e2m1", exp_bits: 2, man_bits: 1, bias: 1, specials: Specials::None, nan: 0x7 };
 
     /// Width of a code in bits, sign included.
     pub const fn width(&self) -> u32 {
@@ -187,8 +133,7 @@ impl Format {
         let man = magnitude & ((1 << self.man_bits) - 1);
         let bits = if exp == 0 {
             // Subnormal: an integer times a power of two that binary64 holds as a normal number.
-            let scale =
-                f64::from_bits(((1023 + self.min_exp() - self.man_bits as i32) as u64) << 52);
+            let scale = f64::from_bits(((1023 + self.min_exp() - self.man_bits as i32) as u64) << 52);
             (man as f64 * scale).to_bits()
         } else {
             (((exp - self.bias + 1023) as u64) << 52) | (man << (52 - self.man_bits))

@@ -50,11 +50,7 @@ impl Half {
             Half::F16 => 0x7c00,
             Half::Bf16 => 0x7f80,
         };
-        if ftz && code & exp == 0 {
-            code & 0x8000
-        } else {
-            code
-        }
+        if ftz && code & exp == 0 { code & 0x8000 } else { code }
     }
 
     fn finish(self, x: f64, m: HalfModifiers) -> u16 {
@@ -66,17 +62,9 @@ impl Half {
         if m.sat {
             let one = if self == Half::F16 { 0x3c00 } else { 0x3f80 };
             // NaN is positive here and above every number; it and negatives give +0.
-            return if code & 0x8000 != 0 || x.is_nan() {
-                0
-            } else {
-                code.min(one)
-            };
+            return if code & 0x8000 != 0 || x.is_nan() { 0 } else { code.min(one) };
         }
-        if m.relu && code & 0x8000 != 0 {
-            0
-        } else {
-            code
-        }
+        if m.relu && code & 0x8000 != 0 { 0 } else { code }
     }
 
     /// `fma.rn{.ftz}{.sat}{.relu}.{f16,bf16}`.
@@ -114,10 +102,7 @@ impl Half {
     /// `fma.rn.oob{.relu}`: a product with an operand that is the out-of-bounds NaN (all ones but the sign)
     /// counts as zero.
     pub fn fma_oob(self, a: u16, b: u16, c: u16, relu: bool) -> u16 {
-        let m = HalfModifiers {
-            relu,
-            ..HalfModifiers::default()
-        };
+        let m = HalfModifiers { relu, ..HalfModifiers::default() };
         let oob = |x: u16| x & 0x7fff == 0x7fff;
         if oob(a) || oob(b) {
             return self.finish(self.value(c) as f64, m);
@@ -145,11 +130,7 @@ fn to_odd(sum: f64, rest: f64) -> f64 {
         return sum;
     }
     let away = (rest > 0.0) == (sum >= 0.0);
-    f64::from_bits(if away {
-        bits.wrapping_add(1)
-    } else {
-        bits.wrapping_sub(1)
-    })
+    f64::from_bits(if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) })
 }
 
 /// Applies a binary operation to both halves of packed registers.

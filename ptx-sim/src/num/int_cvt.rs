@@ -32,20 +32,12 @@ pub struct IntType {
 impl IntType {
     /// Smallest value.
     pub const fn min(self) -> i128 {
-        if self.signed {
-            -(1i128 << (self.bits - 1))
-        } else {
-            0
-        }
+        if self.signed { -(1i128 << (self.bits - 1)) } else { 0 }
     }
 
     /// Largest value.
     pub const fn max(self) -> i128 {
-        if self.signed {
-            (1i128 << (self.bits - 1)) - 1
-        } else {
-            (1i128 << self.bits) - 1
-        }
+        if self.signed { (1i128 << (self.bits - 1)) - 1 } else { (1i128 << self.bits) - 1 }
     }
 
     /// Value of the low bits of a register.
@@ -83,11 +75,7 @@ pub fn round_integral(x: f64, mode: IntRounding) -> f64 {
 #[inline]
 pub fn float_to_int(to: IntType, x: f64, mode: IntRounding, from_f64: bool) -> u64 {
     if x.is_nan() {
-        return if from_f64 || to.bits == 64 {
-            1 << (to.bits - 1)
-        } else {
-            0
-        };
+        return if from_f64 || to.bits == 64 { 1 << (to.bits - 1) } else { 0 };
     }
     // `as` saturates at the ends of i128, far outside every destination.
     let value = round_integral(x, mode) as i128;
@@ -98,11 +86,7 @@ pub fn float_to_int(to: IntType, x: f64, mode: IntRounding, from_f64: bool) -> u
 #[inline]
 pub fn int_to_float(to: &Format, from: IntType, register: u64, mode: Rounding) -> u64 {
     let value = from.read(register);
-    let exact = Exact {
-        negative: value < 0,
-        man: value.unsigned_abs(),
-        exp: 0,
-    };
+    let exact = Exact { negative: value < 0, man: value.unsigned_abs(), exp: 0 };
     encode_exact(to, exact, mode, Overflow::Ieee)
 }
 
@@ -110,9 +94,5 @@ pub fn int_to_float(to: &Format, from: IntType, register: u64, mode: Rounding) -
 #[inline(always)]
 pub fn int_to_int(to: IntType, from: IntType, register: u64, sat: bool) -> u64 {
     let value = from.read(register);
-    to.write(if sat {
-        value.clamp(to.min(), to.max())
-    } else {
-        value
-    })
+    to.write(if sat { value.clamp(to.min(), to.max()) } else { value })
 }

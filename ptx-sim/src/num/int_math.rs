@@ -15,32 +15,20 @@ pub fn mul_hi(a: u64, b: u64, ty: IntType) -> u64 {
 /// `mul.wide`: the product of two 16- or 32-bit values at twice the width.
 #[inline(always)]
 pub fn mul_wide(a: u64, b: u64, ty: IntType) -> u64 {
-    IntType {
-        bits: ty.bits * 2,
-        signed: ty.signed,
-    }
-    .write(ty.read(a) * ty.read(b))
+    IntType { bits: ty.bits * 2, signed: ty.signed }.write(ty.read(a) * ty.read(b))
 }
 
 /// `mad.hi{.sat}`: upper half of the product plus `c`. `.sat` (only `.s32`) clamps the sum.
 pub fn mad_hi(a: u64, b: u64, c: u64, ty: IntType, sat: bool) -> u64 {
     let sum = ty.read(mul_hi(a, b, ty)) + ty.read(c);
-    ty.write(if sat {
-        sum.clamp(ty.min(), ty.max())
-    } else {
-        sum
-    })
+    ty.write(if sat { sum.clamp(ty.min(), ty.max()) } else { sum })
 }
 
 /// `mul24.{lo,hi}`: bits 31..0 or 47..16 of the product of the low 24 bits.
 #[inline(always)]
 pub fn mul24(a: u32, b: u32, signed: bool, hi: bool) -> u32 {
     let v = |x: u32| {
-        if signed {
-            (((x << 8) as i32) >> 8) as i64
-        } else {
-            (x & 0xff_ffff) as i64
-        }
+        if signed { (((x << 8) as i32) >> 8) as i64 } else { (x & 0xff_ffff) as i64 }
     };
     let p = v(a) * v(b);
     if hi { (p >> 16) as u32 } else { p as u32 }
@@ -49,11 +37,7 @@ pub fn mul24(a: u32, b: u32, signed: bool, hi: bool) -> u32 {
 /// `mad24.{lo,hi}{.sat}`: [`mul24`] plus `c`. `.sat` (only `.hi.s32`) clamps the sum.
 pub fn mad24(a: u32, b: u32, c: u32, signed: bool, hi: bool, sat: bool) -> u32 {
     let p = mul24(a, b, signed, hi);
-    if sat {
-        (p as i32).saturating_add(c as i32) as u32
-    } else {
-        p.wrapping_add(c)
-    }
+    if sat { (p as i32).saturating_add(c as i32) as u32 } else { p.wrapping_add(c) }
 }
 
 /// Byte `i` of a register, sign- or zero-extended.
@@ -104,22 +88,14 @@ pub fn sub_sat_s32(a: i32, b: i32) -> i32 {
 #[inline(always)]
 pub fn add_carry(a: u64, b: u64, carry: bool, bits: u32) -> (u64, bool) {
     let sum = a as u128 + b as u128 + carry as u128;
-    let mask = if bits == 64 {
-        u64::MAX
-    } else {
-        (1 << bits) - 1
-    };
+    let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
     (sum as u64 & mask, sum >> bits != 0)
 }
 
 /// `sub.cc` and `subc.cc`: difference and borrow out.
 #[inline(always)]
 pub fn sub_borrow(a: u64, b: u64, borrow: bool, bits: u32) -> (u64, bool) {
-    let mask = if bits == 64 {
-        u64::MAX
-    } else {
-        (1 << bits) - 1
-    };
+    let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
     let d = (a as i128) - (b as i128) - borrow as i128;
     (d as u64 & mask, d < 0)
 }
@@ -128,11 +104,7 @@ pub fn sub_borrow(a: u64, b: u64, borrow: bool, bits: u32) -> (u64, bool) {
 #[inline(always)]
 pub fn div(a: u64, b: u64, ty: IntType) -> u64 {
     let (x, y) = (ty.read(a), ty.read(b));
-    if y == 0 {
-        ty.write(-1)
-    } else {
-        ty.write(x / y)
-    }
+    if y == 0 { ty.write(-1) } else { ty.write(x / y) }
 }
 
 /// Integer `rem`; the sign is that of the dividend. A zero divisor gives the dividend.

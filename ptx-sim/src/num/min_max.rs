@@ -28,11 +28,7 @@ fn key32(bits: u32) -> i32 {
 /// `min` (`max = false`) or `max` of two `f32`.
 #[inline(always)]
 pub fn min_max_f32(a: f32, b: f32, max: bool, m: MinMaxModifiers) -> f32 {
-    let (a, b) = if m.ftz {
-        (ftz_f32(a), ftz_f32(b))
-    } else {
-        (a, b)
-    };
+    let (a, b) = if m.ftz { (ftz_f32(a), ftz_f32(b)) } else { (a, b) };
     const NAN: u32 = 0x7fff_ffff;
     if a.is_nan() || b.is_nan() {
         if m.nan || (a.is_nan() && b.is_nan()) {
@@ -75,11 +71,7 @@ pub fn min_max_f64(a: f64, b: f64, max: bool) -> f64 {
 pub fn min_max_half(h: Half, a: u16, b: u16, max: bool, m: MinMaxModifiers) -> u16 {
     let f = h.format();
     let flush = |x: u16| {
-        if m.ftz && (x as u64 & 0x7fff) >> f.man_bits == 0 {
-            x & 0x8000
-        } else {
-            x
-        }
+        if m.ftz && (x as u64 & 0x7fff) >> f.man_bits == 0 { x & 0x8000 } else { x }
     };
     let (a, b) = (flush(a), flush(b));
     let (na, nb) = (f.is_nan(a as u64), f.is_nan(b as u64));

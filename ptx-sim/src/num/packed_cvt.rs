@@ -27,35 +27,15 @@ pub fn f32x2_to(fmt: &Format, a: f32, b: f32, mode: Rounding, m: Modifiers) -> u
 
 /// `cvt.rn.satfinite{.relu}.<fmt>x2.f16x2 d, a`.
 pub fn f16x2_to(fmt: &Format, a: u32, m: Modifiers) -> u32 {
-    let hi = narrow(
-        fmt,
-        Format::F16.decode((a >> 16) as u64),
-        Rounding::NearestEven,
-        m,
-    ) as u32;
-    let lo = narrow(
-        fmt,
-        Format::F16.decode((a & 0xffff) as u64),
-        Rounding::NearestEven,
-        m,
-    ) as u32;
+    let hi = narrow(fmt, Format::F16.decode((a >> 16) as u64), Rounding::NearestEven, m) as u32;
+    let lo = narrow(fmt, Format::F16.decode((a & 0xffff) as u64), Rounding::NearestEven, m) as u32;
     hi << lane_bits(fmt) | lo
 }
 
 /// `cvt.rn{.relu}.f16x2.<fmt>x2 d, a`. Exact; NaN gives `0x7fff`.
 pub fn to_f16x2(fmt: &Format, a: u32, relu: bool) -> u32 {
-    let m = Modifiers {
-        relu,
-        ..Modifiers::default()
-    };
-    let one = |code: u32| {
-        narrow(
-            &Format::F16,
-            fmt.decode(code as u64),
-            Rounding::NearestEven,
-            m,
-        ) as u32
-    };
+    let m = Modifiers { relu, ..Modifiers::default() };
+    let one = |code: u32| narrow(&Format::F16, fmt.decode(code as u64), Rounding::NearestEven, m) as u32;
     one(a >> lane_bits(fmt)) << 16 | one(a)
 }
 
@@ -63,24 +43,8 @@ pub fn to_f16x2(fmt: &Format, a: u32, relu: bool) -> u32 {
 /// `f16` takes 13 bits of each half, `bf16` all 16.
 pub fn f32x2_to_stochastic(fmt: &Format, a: f32, b: f32, rbits: u32, m: Modifiers) -> u32 {
     let width = 23 - fmt.man_bits;
-    let hi = narrow(
-        fmt,
-        a as f64,
-        Rounding::Stochastic {
-            bits: rbits >> 16,
-            width,
-        },
-        m,
-    ) as u32;
-    let lo = narrow(
-        fmt,
-        b as f64,
-        Rounding::Stochastic {
-            bits: rbits & 0xffff,
-            width,
-        },
-        m,
-    ) as u32;
+    let hi = narrow(fmt, a as f64, Rounding::Stochastic { bits: rbits >> 16, width }, m) as u32;
+    let lo = narrow(fmt, b as f64, Rounding::Stochastic { bits: rbits & 0xffff, width }, m) as u32;
     hi << 16 | lo
 }
 
@@ -91,15 +55,11 @@ pub fn f32x2_to_stochastic(fmt: &Format, a: f32, b: f32, rbits: u32, m: Modifier
 /// The random bits are aligned with the top of the discarded bits.
 pub fn f32x4_to_stochastic(fmt: &Format, v: [f32; 4], rbits: u32, m: Modifiers) -> u32 {
     let (hi, lo) = (rbits >> 16, rbits & 0xffff);
-    let (bits, width) = if fmt.width() == 4 {
-        ([hi >> 8, lo >> 8, hi & 0xff, lo & 0xff], 8)
-    } else {
-        ([hi, hi, lo, lo], 16)
-    };
+    let (bits, width) =
+        if fmt.width() == 4 { ([hi >> 8, lo >> 8, hi & 0xff, lo & 0xff], 8) } else { ([hi, hi, lo, lo], 16) };
     let mut d = 0;
     for (x, bits) in v.into_iter().zip(bits) {
-        d = d << lane_bits(fmt)
-            | narrow(fmt, x as f64, Rounding::Stochastic { bits, width }, m) as u32;
+        d = d << lane_bits(fmt) | narrow(fmt, x as f64, Rounding::Stochastic { bits, width }, m) as u32;
     }
     d
 }
@@ -136,12 +96,7 @@ pub fn f32x2_to_ue8m0x2(a: f32, b: f32, up: bool, satfinite: bool) -> u16 {
 
 /// `cvt.{rz,rp}{.satfinite}.ue8m0x2.bf16x2 d, a`.
 pub fn bf16x2_to_ue8m0x2(a: u32, up: bool, satfinite: bool) -> u16 {
-    f32x2_to_ue8m0x2(
-        f32::from_bits(a & 0xffff_0000),
-        f32::from_bits(a << 16),
-        up,
-        satfinite,
-    )
+    f32x2_to_ue8m0x2(f32::from_bits(a & 0xffff_0000), f32::from_bits(a << 16), up, satfinite)
 }
 
 /// `cvt.rn.bf16x2.ue8m0x2 d, a`. Exact; NaN gives `0x7fff`.

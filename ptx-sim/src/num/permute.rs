@@ -31,11 +31,7 @@ pub fn prmt(a: u32, b: u32, c: u32, mode: PrmtMode) -> u32 {
             PrmtMode::Index => {
                 let control = (c >> (4 * i)) & 0xf;
                 let v = byte(control);
-                if control & 8 != 0 {
-                    if v & 0x80 != 0 { 0xff } else { 0 }
-                } else {
-                    v
-                }
+                if control & 8 != 0 { if v & 0x80 != 0 { 0xff } else { 0 } } else { v }
             }
             PrmtMode::Forward4 => byte(s + i),
             PrmtMode::Backward4 => byte(s.wrapping_sub(i)),
@@ -68,9 +64,5 @@ pub fn lop3(a: u32, b: u32, c: u32, lut: u8) -> u32 {
 pub fn shf(a: u32, b: u32, c: u32, left: bool, clamp: bool) -> u32 {
     let n = if clamp { c.min(32) } else { c & 31 };
     let v = (b as u64) << 32 | a as u64;
-    if left {
-        ((v << n) >> 32) as u32
-    } else {
-        (v >> n) as u32
-    }
+    if left { ((v << n) >> 32) as u32 } else { (v >> n) as u32 }
 }

@@ -65,19 +65,10 @@ pub fn encode_exact(fmt: &Format, x: Exact, mode: Rounding, overflow: Overflow) 
     } else {
         let keep = (x.man >> drop) as u64;
         let rest = x.man & ((1u128 << drop) - 1);
-        (
-            keep,
-            round_up(mode, x.negative, keep & 1, rest, drop as u32),
-        )
+        (keep, round_up(mode, x.negative, keep & 1, rest, drop as u32))
     };
     let base = ((e.max(fmt.min_exp()) + fmt.bias - 1) as u64) << fmt.man_bits;
-    sign | limit(
-        fmt,
-        base.saturating_add(keep + up as u64),
-        x.negative,
-        mode,
-        overflow,
-    )
+    sign | limit(fmt, base.saturating_add(keep + up as u64), x.negative, mode, overflow)
 }
 
 /// Whether the discarded part `rest / 2^drop` sends the result one place away from zero.
@@ -86,11 +77,7 @@ fn round_up(mode: Rounding, negative: bool, odd: u64, rest: u128, drop: u32) -> 
         return false;
     }
     // A shift of more than 127 places leaves a rest below any half.
-    let half = if drop > 127 {
-        None
-    } else {
-        Some(1u128 << (drop - 1))
-    };
+    let half = if drop > 127 { None } else { Some(1u128 << (drop - 1)) };
     match mode {
         Rounding::NearestEven => half.is_some_and(|h| rest > h || (rest == h && odd == 1)),
         Rounding::NearestAway => half.is_some_and(|h| rest >= h),
@@ -100,11 +87,7 @@ fn round_up(mode: Rounding, negative: bool, odd: u64, rest: u128, drop: u32) -> 
         Rounding::Stochastic { bits, width } => {
             let upper = if drop >= width {
                 let shift = drop - width;
-                if shift > 127 {
-                    0
-                } else {
-                    (rest >> shift) as u64
-                }
+                if shift > 127 { 0 } else { (rest >> shift) as u64 }
             } else {
                 (rest << (width - drop)) as u64
             };
@@ -154,12 +137,7 @@ pub fn encode(fmt: &Format, x: f64, mode: Rounding, overflow: Overflow) -> u64 {
         return fmt.nan;
     }
     if magnitude == 0x7ff0_0000_0000_0000 {
-        return sign
-            | if overflow == Overflow::SatFinite {
-                fmt.max_code()
-            } else {
-                infinity(fmt)
-            };
+        return sign | if overflow == Overflow::SatFinite { fmt.max_code() } else { infinity(fmt) };
     }
     let field = (magnitude >> 52) as i32;
     if fmt.man_bits >= 52 || field == 0 || !matches!(mode, Rounding::NearestEven | Rounding::Zero) {
@@ -169,13 +147,9 @@ pub fn encode(fmt: &Format, x: f64, mode: Rounding, overflow: Overflow) -> u64 {
     let man = (magnitude & 0xf_ffff_ffff_ffff) | 0x10_0000_0000_0000;
     let e = (field - 1023).max(fmt.min_exp());
     let drop = (52 - fmt.man_bits as i32) + (e - (field - 1023));
-    let (keep, rest, half) = if drop > 62 {
-        (0, 1, 2)
-    } else {
-        (man >> drop, man & ((1 << drop) - 1), 1u64 << (drop - 1))
-    };
-    let up =
-        matches!(mode, Rounding::NearestEven) && (rest > half || (rest == half && keep & 1 == 1));
+    let (keep, rest, half) =
+        if drop > 62 { (0, 1, 2) } else { (man >> drop, man & ((1 << drop) - 1), 1u64 << (drop - 1)) };
+    let up = matches!(mode, Rounding::NearestEven) && (rest > half || (rest == half && keep & 1 == 1));
     let code = (((e + fmt.bias - 1) as u64) << fmt.man_bits) + keep + up as u64;
     sign | limit(fmt, code, negative, mode, overflow)
 }
@@ -185,14 +159,6 @@ pub fn exact_f64(x: f64) -> Exact {
     let bits = x.to_bits();
     let field = ((bits >> 52) & 0x7ff) as i32;
     let frac = bits & 0xf_ffff_ffff_ffff;
-    let (man, exp) = if field == 0 {
-        (frac, -1074)
-    } else {
-        (frac | 1 << 52, field - 1075)
-    };
-    Exact {
-        negative: bits >> 63 != 0,
-        man: man as u128,
-        exp,
-    }
+    let (man, exp) = if field == 0 { (frac, -1074) } else { (frac | 1 << 52, field - 1075) };
+    Exact { negative: bits >> 63 != 0, man: man as u128, exp }
 }

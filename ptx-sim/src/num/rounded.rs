@@ -10,21 +10,13 @@ use super::soft_fma;
 /// Replaces a subnormal by a zero of the same sign (`.ftz`).
 #[inline(always)]
 pub fn ftz_f32(x: f32) -> f32 {
-    if x.to_bits() & 0x7f80_0000 == 0 {
-        f32::from_bits(x.to_bits() & 0x8000_0000)
-    } else {
-        x
-    }
+    if x.to_bits() & 0x7f80_0000 == 0 { f32::from_bits(x.to_bits() & 0x8000_0000) } else { x }
 }
 
 /// The NaN that `f32` arithmetic of the device produces, `0x7fffffff`; other values pass.
 #[inline(always)]
 pub fn canonical_f32(x: f32) -> f32 {
-    if x.is_nan() {
-        f32::from_bits(0x7fff_ffff)
-    } else {
-        x
-    }
+    if x.is_nan() { f32::from_bits(0x7fff_ffff) } else { x }
 }
 
 /// `.sat`: clamps to `[+0, 1]`; NaN gives `+0`.
@@ -73,11 +65,7 @@ pub fn fma_f32_unfused(a: f32, b: f32, c: f32) -> f32 {
     let inexact = rest.abs() > 0.0;
     let away = (rest > 0.0) == (sum >= 0.0);
     let bits = sum.to_bits();
-    let odd = if away {
-        bits.wrapping_add(1)
-    } else {
-        bits.wrapping_sub(1)
-    };
+    let odd = if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
     let bits = if inexact && bits & 1 == 0 { odd } else { bits };
     canonical_f32(f64::from_bits(bits) as f32)
 }
@@ -85,11 +73,7 @@ pub fn fma_f32_unfused(a: f32, b: f32, c: f32) -> f32 {
 /// `add.rnd.f32`.
 #[inline]
 pub fn add_f32(a: f32, b: f32, mode: Rounding) -> f32 {
-    if mode == Rounding::NearestEven {
-        canonical_f32(a + b)
-    } else {
-        fma_f32(a, 1.0, b, mode)
-    }
+    if mode == Rounding::NearestEven { canonical_f32(a + b) } else { fma_f32(a, 1.0, b, mode) }
 }
 
 /// `sub.rnd.f32`.
@@ -116,12 +100,7 @@ pub fn div_f32(a: f32, b: f32, mode: Rounding) -> f32 {
     let (x, y) = (a as f64, b as f64);
     let q = x / y;
     // q is within half a last place of the quotient; the residual says on which side of it.
-    f32::from_bits(encode(
-        &Format::F32,
-        to_odd(q, residual_sign(x, q, y)),
-        mode,
-        Overflow::Ieee,
-    ) as u32)
+    f32::from_bits(encode(&Format::F32, to_odd(q, residual_sign(x, q, y)), mode, Overflow::Ieee) as u32)
 }
 
 /// `rcp.rnd.f32`.
@@ -138,11 +117,7 @@ pub fn sqrt_f32(a: f32, mode: Rounding) -> f32 {
     let r = x.sqrt();
     let rest = x - r * r;
     // r * r rounds; the exact residual comes from the fused form.
-    let rest = if rest == 0.0 {
-        (-r).mul_add(r, x)
-    } else {
-        rest
-    };
+    let rest = if rest == 0.0 { (-r).mul_add(r, x) } else { rest };
     f32::from_bits(encode(&Format::F32, to_odd(r, rest), mode, Overflow::Ieee) as u32)
 }
 
@@ -159,11 +134,7 @@ fn to_odd(x: f64, rest: f64) -> f64 {
         return x;
     }
     let away = (rest > 0.0) == (x >= 0.0);
-    f64::from_bits(if away {
-        x.to_bits() + 1
-    } else {
-        x.to_bits() - 1
-    })
+    f64::from_bits(if away { x.to_bits() + 1 } else { x.to_bits() - 1 })
 }
 
 /// `fma.rnd.f64`.
@@ -176,11 +147,7 @@ pub fn fma_f64(a: f64, b: f64, c: f64, mode: Rounding) -> f64 {
 
 /// `add.rnd.f64`.
 pub fn add_f64(a: f64, b: f64, mode: Rounding) -> f64 {
-    if mode == Rounding::NearestEven {
-        a + b
-    } else {
-        fma_f64(a, 1.0, b, mode)
-    }
+    if mode == Rounding::NearestEven { a + b } else { fma_f64(a, 1.0, b, mode) }
 }
 
 /// `mul.rnd.f64`.
@@ -189,11 +156,7 @@ pub fn mul_f64(a: f64, b: f64, mode: Rounding) -> f64 {
         return a * b;
     }
     // The zero added must not change the sign of an exact zero product.
-    let zero = if a.is_sign_negative() != b.is_sign_negative() {
-        -0.0
-    } else {
-        0.0
-    };
+    let zero = if a.is_sign_negative() != b.is_sign_negative() { -0.0 } else { 0.0 };
     fma_f64(a, b, zero, mode)
 }
 
@@ -213,10 +176,7 @@ pub fn sqrt_f64(a: f64, mode: Rounding) -> f64 {
     }
     if a < f64::from_bits((1023 - 500) << 52) {
         // The residual of a small root would underflow. A root is never subnormal, so scaling is exact.
-        let (up, down) = (
-            f64::from_bits((1023 + 600) << 52),
-            f64::from_bits((1023 - 300) << 52),
-        );
+        let (up, down) = (f64::from_bits((1023 + 600) << 52), f64::from_bits((1023 - 300) << 52));
         return sqrt_f64(a * up, mode) * down;
     }
     let r = a.sqrt();
@@ -234,11 +194,8 @@ fn divide_integers(a: f64, b: f64, mode: Rounding) -> f64 {
     let n = x.man << up;
     let q = n / y.man;
     let sticky = (n % y.man != 0) as u128;
-    let value = Exact {
-        negative: x.negative != y.negative,
-        man: (q << 1) | sticky,
-        exp: x.exp - up as i32 - y.exp - 1,
-    };
+    let value =
+        Exact { negative: x.negative != y.negative, man: (q << 1) | sticky, exp: x.exp - up as i32 - y.exp - 1 };
     f64::from_bits(encode_exact(&Format::F64, value, mode, Overflow::Ieee))
 }
 

@@ -14,11 +14,7 @@ pub fn fma(fmt: &Format, a: f64, b: f64, c: f64, mode: Rounding) -> u64 {
     if !a.is_finite() || !b.is_finite() || !c.is_finite() {
         // No rounding can happen: the native operation gives the right class and sign. A finite product
         // that overflows must not turn `-inf` into NaN, so it is replaced by a finite number.
-        let p = if a.is_finite() && b.is_finite() {
-            product.clamp(-1.0, 1.0)
-        } else {
-            product
-        };
+        let p = if a.is_finite() && b.is_finite() { product.clamp(-1.0, 1.0) } else { product };
         let sum = p + c;
         return if sum.is_nan() {
             fmt.nan
@@ -32,11 +28,7 @@ pub fn fma(fmt: &Format, a: f64, b: f64, c: f64, mode: Rounding) -> u64 {
 
 fn mul_exact(a: f64, b: f64) -> Exact {
     let (x, y) = (normalised(exact_f64(a)), normalised(exact_f64(b)));
-    Exact {
-        negative: x.negative != y.negative,
-        man: x.man * y.man,
-        exp: x.exp + y.exp,
-    }
+    Exact { negative: x.negative != y.negative, man: x.man * y.man, exp: x.exp + y.exp }
 }
 
 /// Moves the leading bit of a non-zero significand of at most 53 bits to position 52.
@@ -45,11 +37,7 @@ fn normalised(x: Exact) -> Exact {
         return x;
     }
     let up = 52 - (127 - x.man.leading_zeros() as i32);
-    Exact {
-        man: x.man << up,
-        exp: x.exp - up,
-        ..x
-    }
+    Exact { man: x.man << up, exp: x.exp - up, ..x }
 }
 
 fn shift_sticky(man: u128, by: u32) -> u128 {
@@ -65,18 +53,10 @@ fn shift_sticky(man: u128, by: u32) -> u128 {
 /// `p + c`, with `p` a product (at most 106 bits) and `c` at most 53 bits.
 fn add_exact(p: Exact, c: Exact, mode: Rounding) -> Exact {
     let zero_sign = |same: bool, negative: bool| {
-        if same {
-            negative
-        } else {
-            mode == Rounding::Down
-        }
+        if same { negative } else { mode == Rounding::Down }
     };
     if p.man == 0 && c.man == 0 {
-        return Exact {
-            negative: zero_sign(p.negative == c.negative, p.negative),
-            man: 0,
-            exp: 0,
-        };
+        return Exact { negative: zero_sign(p.negative == c.negative, p.negative), man: 0, exp: 0 };
     }
     if p.man == 0 {
         return c;
@@ -87,41 +67,17 @@ fn add_exact(p: Exact, c: Exact, mode: Rounding) -> Exact {
     let d = c.exp as i64 - p.exp as i64;
     let (pm, cm, exp) = if d >= 0 {
         let left = d.min(73) as u32;
-        (
-            shift_sticky(p.man, (d as u32) - left),
-            c.man << left,
-            c.exp - left as i32,
-        )
+        (shift_sticky(p.man, (d as u32) - left), c.man << left, c.exp - left as i32)
     } else {
         let left = (-d).min(20) as u32;
-        (
-            p.man << left,
-            shift_sticky(c.man, (-d) as u32 - left),
-            p.exp - left as i32,
-        )
+        (p.man << left, shift_sticky(c.man, (-d) as u32 - left), p.exp - left as i32)
     };
     if p.negative == c.negative {
-        return Exact {
-            negative: p.negative,
-            man: pm + cm,
-            exp,
-        };
+        return Exact { negative: p.negative, man: pm + cm, exp };
     }
     match pm.cmp(&cm) {
-        core::cmp::Ordering::Greater => Exact {
-            negative: p.negative,
-            man: pm - cm,
-            exp,
-        },
-        core::cmp::Ordering::Less => Exact {
-            negative: c.negative,
-            man: cm - pm,
-            exp,
-        },
-        core::cmp::Ordering::Equal => Exact {
-            negative: zero_sign(false, false),
-            man: 0,
-            exp: 0,
-        },
+        core::cmp::Ordering::Greater => Exact { negative: p.negative, man: pm - cm, exp },
+        core::cmp::Ordering::Less => Exact { negative: c.negative, man: cm - pm, exp },
+        core::cmp::Ordering::Equal => Exact { negative: zero_sign(false, false), man: 0, exp: 0 },
     }
 }

@@ -29,9 +29,7 @@ fn sin_series(r: f64) -> f64 {
 #[inline(always)]
 fn cos_series(r: f64) -> f64 {
     let q = r * r;
-    1.0 - q
-        * (1.0 / 2.0
-            - q * (1.0 / 24.0 - q * (1.0 / 720.0 - q * (1.0 / 40_320.0 - q * (1.0 / 3_628_800.0)))))
+    1.0 - q * (1.0 / 2.0 - q * (1.0 / 24.0 - q * (1.0 / 720.0 - q * (1.0 / 40_320.0 - q * (1.0 / 3_628_800.0)))))
 }
 
 fn quadrant(x: f32, shift: i64) -> f32 {
@@ -40,11 +38,7 @@ fn quadrant(x: f32, shift: i64) -> f32 {
     }
     let (n, r) = reduce(x as f64);
     let k = n.wrapping_add(shift);
-    let v = if k & 1 == 0 {
-        sin_series(r)
-    } else {
-        cos_series(r)
-    };
+    let v = if k & 1 == 0 { sin_series(r) } else { cos_series(r) };
     canonical_f32(if k & 2 == 0 { v } else { -v } as f32)
 }
 

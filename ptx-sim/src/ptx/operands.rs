@@ -48,7 +48,7 @@ pub(crate) fn for_each_slot(op: &Op, f: &mut dyn FnMut(Slot, bool)) {
                 f(m, false);
             }
         }
-        Op::Hint(a) => addr(a, f),
+        Op::Hint { addr: a, .. } => addr(a, f),
         Op::IsSpace { d, a, .. } | Op::CtaRank { d, a, .. } | Op::MovMatrix { d, a } => {
             f(*d, true);
             f(*a, false);

@@ -2,7 +2,7 @@
 
 pub(crate) use super::class::Class;
 pub(crate) use super::slot::{File, Init, MaskKind, Slot, Special};
-use super::types::{Space, Ty};
+use super::types::{HintKind, Space, Ty};
 
 /// Comparison of `setp` and `set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +180,8 @@ pub(crate) struct Load {
     pub(crate) signed: bool,
     pub(crate) d: Vec<Slot>,
     pub(crate) strength: Strength,
+    /// Whether the scope is the block.
+    pub(crate) narrow: bool,
 }
 
 /// `st`
@@ -189,6 +191,8 @@ pub(crate) struct Store {
     pub(crate) bytes: usize,
     pub(crate) s: Vec<Slot>,
     pub(crate) strength: Strength,
+    /// Whether the scope is the block.
+    pub(crate) narrow: bool,
     /// `st.async`: mbarrier to complete on.
     pub(crate) mbar: Option<Slot>,
 }
@@ -203,6 +207,8 @@ pub(crate) struct Atomic {
     pub(crate) b: Vec<Slot>,
     pub(crate) c: Slot,
     pub(crate) strength: Strength,
+    /// Whether the scope is the block.
+    pub(crate) narrow: bool,
     /// `red.async`: mbarrier to complete on.
     pub(crate) mbar: Option<Slot>,
 }
@@ -402,8 +408,10 @@ pub(crate) enum Bulk {
         coords: Vec<Slot>,
     },
     Commit,
+    /// With `read` for the reads of the groups only.
     Wait {
         keep: u32,
+        read: bool,
     },
 }
 
@@ -548,8 +556,11 @@ pub(crate) enum Op {
     Load(Box<Load>),
     Store(Box<Store>),
     Atomic(Box<Atomic>),
-    /// Prefetch and discard hints: the address is checked and nothing else happens.
-    Hint(Addr),
+    /// Prefetch and discard hints.
+    Hint {
+        addr: Addr,
+        kind: HintKind,
+    },
     /// `isspacep`, as predicate
     IsSpace {
         d: Slot,

@@ -128,3 +128,16 @@ pub enum Space {
     /// Kernel parameters.
     Param,
 }
+
+/// What a hint does besides being fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HintKind {
+    /// Nothing; the address must exist.
+    Prefetch,
+    /// Nothing; the address must hold a tensor map.
+    TensorMap,
+    /// Nothing; 128 aligned bytes must exist.
+    Line,
+    /// The values of 128 aligned bytes are lost.
+    Discard,
+}

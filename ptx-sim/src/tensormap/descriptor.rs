@@ -70,10 +70,7 @@ impl fmt::Display for DescriptorError {
                 "matrix descriptor {bits:#018x} has reserved bits {reserved:#x} set; mask addresses with 0x3ffff before the shift by 4"
             ),
             DescriptorError::BaseOffset { bits } => {
-                write!(
-                    f,
-                    "matrix descriptor {bits:#018x} has a base offset but no swizzle; clear bits 49 to 51"
-                )
+                write!(f, "matrix descriptor {bits:#018x} has a base offset but no swizzle; clear bits 49 to 51")
             }
         }
     }
@@ -93,8 +90,7 @@ impl MatrixDescriptor {
         if reserved != 0 {
             return Err(DescriptorError::ReservedBits { bits, reserved });
         }
-        let swizzle =
-            [Swizzle::None, Swizzle::B128, Swizzle::B64, Swizzle::B32][(bits >> 62) as usize];
+        let swizzle = [Swizzle::None, Swizzle::B128, Swizzle::B64, Swizzle::B32][(bits >> 62) as usize];
         let base_offset = (bits >> 49 & 7) as u32;
         if base_offset != 0 && swizzle == Swizzle::None {
             return Err(DescriptorError::BaseOffset { bits });
@@ -129,9 +125,7 @@ impl MatrixDescriptor {
     pub fn k_major_chunk(&self, mn: u32, c: u32) -> u32 {
         let row = (mn / 8).wrapping_mul(self.stride);
         let linear = match self.swizzle {
-            Swizzle::None => row
-                .wrapping_add(mn % 8 * 16)
-                .wrapping_add(c.wrapping_mul(self.leading)),
+            Swizzle::None => row.wrapping_add(mn % 8 * 16).wrapping_add(c.wrapping_mul(self.leading)),
             s => row.wrapping_add(mn % 8 * s.span() + c * 16),
         };
         self.place(linear)
@@ -141,10 +135,9 @@ impl MatrixDescriptor {
     #[inline(always)]
     pub fn mn_major_chunk(&self, c: u32, k: u32) -> u32 {
         let linear = match self.swizzle {
-            Swizzle::None => c
-                .wrapping_mul(self.stride)
-                .wrapping_add(k % 8 * 16)
-                .wrapping_add((k / 8).wrapping_mul(self.leading)),
+            Swizzle::None => {
+                c.wrapping_mul(self.stride).wrapping_add(k % 8 * 16).wrapping_add((k / 8).wrapping_mul(self.leading))
+            }
             s => {
                 let per_span = s.span() / 16;
                 (c / per_span)
@@ -167,7 +160,6 @@ impl MatrixDescriptor {
 
     #[inline(always)]
     fn place(&self, linear: u32) -> u32 {
-        self.swizzle
-            .apply_from(self.start.wrapping_add(linear) as u64, self.base_offset) as u32
+        self.swizzle.apply_from(self.start.wrapping_add(linear) as u64, self.base_offset) as u32
     }
 }

@@ -71,15 +71,7 @@ impl DataType {
 
     /// Whether the type is a floating-point type, which may ask for NaN out of bounds.
     pub const fn is_float(self) -> bool {
-        !matches!(
-            self,
-            DataType::U8
-                | DataType::U16
-                | DataType::U32
-                | DataType::S32
-                | DataType::U64
-                | DataType::S64
-        )
+        !matches!(self, DataType::U8 | DataType::U16 | DataType::U32 | DataType::S32 | DataType::U64 | DataType::S64)
     }
 
     /// Whether loads flush subnormals to zero.
@@ -176,8 +168,7 @@ impl TensorMap {
         b[8..16].copy_from_slice(&self.address.to_le_bytes());
         for i in 0..5 {
             b[16 + 8 * i..24 + 8 * i].copy_from_slice(&self.dims[i].to_le_bytes());
-            b[88 + 2 * i..90 + 2 * i]
-                .copy_from_slice(&(self.box_dims[i].min(0xffff) as u16).to_le_bytes());
+            b[88 + 2 * i..90 + 2 * i].copy_from_slice(&(self.box_dims[i].min(0xffff) as u16).to_le_bytes());
             b[98 + i] = self.element_strides[i].min(255) as u8;
         }
         for i in 0..4 {
@@ -210,11 +201,7 @@ impl TensorMap {
             return Err(corrupt);
         }
         let pick = |i: usize, n: usize| {
-            if (b[i] as usize) < n {
-                Ok(b[i] as usize)
-            } else {
-                Err(corrupt)
-            }
+            if (b[i] as usize) < n { Ok(b[i] as usize) } else { Err(corrupt) }
         };
         Ok(TensorMap {
             address: u64_at(8),
@@ -222,17 +209,10 @@ impl TensorMap {
             rank: b[103] as u32,
             dims: std::array::from_fn(|i| u64_at(16 + 8 * i)),
             strides: std::array::from_fn(|i| u64_at(56 + 8 * i)),
-            box_dims: std::array::from_fn(|i| {
-                u16::from_le_bytes([b[88 + 2 * i], b[89 + 2 * i]]) as u32
-            }),
+            box_dims: std::array::from_fn(|i| u16::from_le_bytes([b[88 + 2 * i], b[89 + 2 * i]]) as u32),
             element_strides: std::array::from_fn(|i| b[98 + i] as u32),
             swizzle: Swizzle::ALL[pick(105, 4)?],
-            l2_promotion: [
-                L2Promotion::None,
-                L2Promotion::B64,
-                L2Promotion::B128,
-                L2Promotion::B256,
-            ][pick(106, 4)?],
+            l2_promotion: [L2Promotion::None, L2Promotion::B64, L2Promotion::B128, L2Promotion::B256][pick(106, 4)?],
             oob_fill: [OobFill::Zero, OobFill::Nan][pick(107, 2)?],
         })
     }

@@ -77,32 +77,20 @@ impl TensorMap {
     /// # Errors
     /// A [`ReplaceError`] when the ordinal or the value is outside the field's own range.
     pub fn replace(&mut self, field: Field, ordinal: u32, value: u64) -> Result<(), ReplaceError> {
-        let error = ReplaceError {
-            field,
-            ordinal,
-            value,
-        };
+        let error = ReplaceError { field, ordinal, value };
         let i = ordinal as usize;
         match field {
             Field::GlobalAddress => self.address = value,
             Field::Rank if value < 5 => self.rank = value as u32 + 1,
             Field::BoxDim if i < 5 && value <= 256 => self.box_dims[i] = value as u32,
             // A 32-bit field: zero stands for 2^32.
-            Field::GlobalDim if i < 5 => {
-                self.dims[i] = if value as u32 == 0 {
-                    1 << 32
-                } else {
-                    value as u32 as u64
-                }
-            }
+            Field::GlobalDim if i < 5 => self.dims[i] = if value as u32 == 0 { 1 << 32 } else { value as u32 as u64 },
             Field::GlobalStride if i < 4 => self.strides[i] = value,
             Field::ElementStride if i < 5 && value <= 8 => self.element_strides[i] = value as u32,
             Field::ElemType if value < 13 => self.data_type = PTX_TYPES[value as usize],
             Field::InterleaveLayout | Field::SwizzleAtomicity if value == 0 => {}
             Field::SwizzleMode if value < 4 => self.swizzle = Swizzle::ALL[value as usize],
-            Field::FillMode if value < 2 => {
-                self.oob_fill = [OobFill::Zero, OobFill::Nan][value as usize]
-            }
+            Field::FillMode if value < 2 => self.oob_fill = [OobFill::Zero, OobFill::Nan][value as usize],
             _ => return Err(error),
         }
         Ok(())

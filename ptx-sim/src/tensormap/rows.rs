@@ -79,9 +79,7 @@ impl TensorMap {
         let low = (-at(0)).clamp(0, self.box_dims[0] as i64);
         let high = (self.dims[0] as i64 - at(0)).clamp(low, self.box_dims[0] as i64);
         let (first, valid) = (low as u32 * size, (high - low) as u32 * size);
-        let inner = self
-            .address
-            .wrapping_add(((at(0) + low) * size as i64) as u64);
+        let inner = self.address.wrapping_add(((at(0) + low) * size as i64) as u64);
         let mut row = 0;
         for i4 in 0..n[4] {
             for i3 in 0..n[3] {
@@ -93,18 +91,11 @@ impl TensorMap {
                             if d < self.rank as usize {
                                 let x = at(d) + i as i64 * self.element_strides[d] as i64;
                                 inside &= x >= 0 && x < self.dims[d] as i64;
-                                global = global
-                                    .wrapping_add((x as u64).wrapping_mul(self.strides[d - 1]));
+                                global = global.wrapping_add((x as u64).wrapping_mul(self.strides[d - 1]));
                             }
                         }
                         let valid = if inside { valid } else { 0 };
-                        f(Row {
-                            shared: shared + row * pitch,
-                            bytes,
-                            first,
-                            valid,
-                            global,
-                        });
+                        f(Row { shared: shared + row * pitch, bytes, first, valid, global });
                         row += 1;
                     }
                 }
@@ -114,17 +105,9 @@ impl TensorMap {
 
     /// Calls `f` for every run of contiguous bytes of the box, in ascending order of linear shared address.
     pub fn for_each_run(&self, coords: &[i32], shared: u64, mut f: impl FnMut(Run)) {
-        let chunk = if self.swizzle == Swizzle::None {
-            u32::MAX
-        } else {
-            16
-        };
+        let chunk = if self.swizzle == Swizzle::None { u32::MAX } else { 16 };
         self.for_each_row(coords, shared, |row| {
-            let (lo, hi) = if row.valid == 0 {
-                (row.bytes, row.bytes)
-            } else {
-                (row.first, row.first + row.valid)
-            };
+            let (lo, hi) = if row.valid == 0 { (row.bytes, row.bytes) } else { (row.first, row.first + row.valid) };
             let mut at = 0;
             while at < row.bytes {
                 let mut end = row.bytes;

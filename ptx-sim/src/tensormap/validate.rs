@@ -76,10 +76,9 @@ impl fmt::Display for EncodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EncodeError::Rank { rank } => write!(f, "tensorRank is {rank}; use 1 to 5"),
-            EncodeError::Address { address } => write!(
-                f,
-                "globalAddress {address:#x} is not a multiple of 16; align the tensor"
-            ),
+            EncodeError::Address { address } => {
+                write!(f, "globalAddress {address:#x} is not a multiple of 16; align the tensor")
+            }
             EncodeError::Dim { index, value } => {
                 write!(f, "globalDim[{index}] is {value}; use 1 to 2^32")
             }
@@ -92,10 +91,9 @@ impl fmt::Display for EncodeError {
             EncodeError::BoxDim { index, value } => {
                 write!(f, "boxDim[{index}] is {value}; use 1 to 256")
             }
-            EncodeError::InnerBox { bytes } => write!(
-                f,
-                "boxDim[0] is {bytes} bytes; it must be a multiple of 16 bytes"
-            ),
+            EncodeError::InnerBox { bytes } => {
+                write!(f, "boxDim[0] is {bytes} bytes; it must be a multiple of 16 bytes")
+            }
             EncodeError::SwizzleSpan { bytes, swizzle } => write!(
                 f,
                 "boxDim[0] is {bytes} bytes but the swizzle spans {}; shrink the box or take a wider swizzle",
@@ -105,10 +103,7 @@ impl fmt::Display for EncodeError {
                 write!(f, "elementStrides[{index}] is {value}; use 1 to 8")
             }
             EncodeError::FillNeedsFloat { data_type } => {
-                write!(
-                    f,
-                    "NaN fill was asked for {data_type:?} elements; use zero fill or a floating-point type"
-                )
+                write!(f, "NaN fill was asked for {data_type:?} elements; use zero fill or a floating-point type")
             }
             EncodeError::Unsupported { parameter, value } => {
                 write!(
@@ -133,9 +128,7 @@ impl TensorMap {
         }
         let rank = self.rank as usize;
         if !self.address.is_multiple_of(16) {
-            return Err(EncodeError::Address {
-                address: self.address,
-            });
+            return Err(EncodeError::Address { address: self.address });
         }
         for (index, &value) in self.dims[..rank].iter().enumerate() {
             if value == 0 || value > 1 << 32 {
@@ -162,15 +155,10 @@ impl TensorMap {
             return Err(EncodeError::InnerBox { bytes });
         }
         if self.swizzle != Swizzle::None && bytes > self.swizzle.span() {
-            return Err(EncodeError::SwizzleSpan {
-                bytes,
-                swizzle: self.swizzle,
-            });
+            return Err(EncodeError::SwizzleSpan { bytes, swizzle: self.swizzle });
         }
         if self.oob_fill == OobFill::Nan && !self.data_type.is_float() {
-            return Err(EncodeError::FillNeedsFloat {
-                data_type: self.data_type,
-            });
+            return Err(EncodeError::FillNeedsFloat { data_type: self.data_type });
         }
         Ok(())
     }

@@ -25,16 +25,16 @@ fn library() -> PathBuf {
 /// A folder in which the library has the names that programs look for.
 fn folder() -> PathBuf {
     let library = library().canonicalize().expect("the library's path");
-    let folder = library
-        .parent()
-        .expect("a folder")
-        .join("libcuda-for-tests");
+    let folder = library.parent().expect("a folder").join("libcuda-for-tests");
     std::fs::create_dir_all(&folder).expect("a folder for links");
     for name in ["libcuda.so", "libcuda.so.1"] {
         let link = folder.join(name);
         if std::fs::read_link(&link).ok().as_deref() != Some(library.as_path()) {
-            // Another test may make the same link at the same moment: make it aside and rename.
-            let aside = folder.join(format!("{name}.{}", std::process::id()));
+            // Another test, of this process or another, may make the same link at the same moment: make it aside under
+            // a name of its own and rename.
+            static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+            let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let aside = folder.join(format!("{name}.{}.{number}", std::process::id()));
             let _ = std::fs::remove_file(&aside);
             std::os::unix::fs::symlink(&library, &aside).expect("a link");
             std::fs::rename(&aside, &link).expect("a link");
@@ -52,15 +52,10 @@ pub fn child(name: &str, variables: &[(&str, &str)]) -> Option<Output> {
     let exe = std::env::current_exe().expect("the test's own path");
     let mut command = Command::new(exe);
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
-    for (k, _) in std::env::vars()
-        .filter(|(k, _)| k.starts_with("LIGHTNING_SIM") || k == "CUDA_VISIBLE_DEVICES")
-    {
+    for (k, _) in std::env::vars().filter(|(k, _)| k.starts_with("LIGHTNING_SIM") || k == "CUDA_VISIBLE_DEVICES") {
         command.env_remove(k);
     }
-    command
-        .env(CHILD, "1")
-        .env("LD_LIBRARY_PATH", folder())
-        .env("LIGHTNING_SIM_MEMORY", "1G");
+    command.env(CHILD, "1").env("LD_LIBRARY_PATH", folder()).env("LIGHTNING_SIM_MEMORY", "1G");
     command.envs(variables.iter().copied());
     Some(command.output().expect("the test starts again"))
 }
@@ -68,14 +63,8 @@ pub fn child(name: &str, variables: &[(&str, &str)]) -> Option<Output> {
 /// In the parent: runs the child, requires success, returns its standard error. In the child: `None`.
 pub fn isolated(name: &str, variables: &[(&str, &str)]) -> Option<String> {
     let output = child(name, variables)?;
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(
-        output.status.success(),
-        "{name} failed in its process\n{out}\n{err}"
-    );
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{name} failed in its process\n{out}\n{err}");
     assert!(out.contains("1 passed"), "{name} did not run\n{out}");
     Some(err.into_owned())
 }

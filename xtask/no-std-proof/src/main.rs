@@ -107,6 +107,7 @@ fn losses(steps: usize) -> Result<Vec<f64>, CoreError> {
         objective: Objective { scale: LossScale::PerToken, mtp_factor: 0.3, aux_coefficient: 1e-4, bias_rate: 1e-3 },
         routing: Routing::Natural,
         training: Training::Full,
+        recompute: lightning_core::program::Recompute::NONE,
     };
     let schedule = Schedule {
         decay: Decay::Constant,

@@ -42,11 +42,7 @@ impl Budgets {
     pub fn problems(&self, facts: &[Facts]) -> Vec<String> {
         let mut problems = Vec::new();
         for f in facts {
-            let Some(budget) = self
-                .archs
-                .get(&f.arch)
-                .and_then(|kernels| kernels.get(&f.kernel))
-            else {
+            let Some(budget) = self.archs.get(&f.arch).and_then(|kernels| kernels.get(&f.kernel)) else {
                 problems.push(format!(
                     "kernel {} for {} has no budget: add [{1}.{0}] to csrc/budgets.toml (it uses {2} registers)",
                     f.kernel, f.arch, f.registers
@@ -54,42 +50,20 @@ impl Budgets {
                 continue;
             };
             let limits = [
-                (
-                    "registers",
-                    f.registers,
-                    budget.registers.or(self.default.registers),
-                ),
+                ("registers", f.registers, budget.registers.or(self.default.registers)),
                 ("stack", f.stack, budget.stack.or(self.default.stack)),
-                (
-                    "spill_bytes",
-                    f.spill_bytes,
-                    budget.spill_bytes.or(self.default.spill_bytes),
-                ),
-                (
-                    "static_shared",
-                    f.static_shared,
-                    budget.static_shared.or(self.default.static_shared),
-                ),
-                (
-                    "instructions",
-                    f.instructions,
-                    budget.instructions.or(self.default.instructions),
-                ),
+                ("spill_bytes", f.spill_bytes, budget.spill_bytes.or(self.default.spill_bytes)),
+                ("static_shared", f.static_shared, budget.static_shared.or(self.default.static_shared)),
+                ("instructions", f.instructions, budget.instructions.or(self.default.instructions)),
             ];
             for (fact, value, limit) in limits {
                 if let Some(limit) = limit.filter(|limit| value > *limit) {
-                    problems.push(format!(
-                        "kernel {} for {}: {fact} is {value}, the budget {limit}",
-                        f.kernel, f.arch
-                    ));
+                    problems.push(format!("kernel {} for {}: {fact} is {value}, the budget {limit}", f.kernel, f.arch));
                 }
             }
             for opcode in budget.require.iter().chain(&self.default.require) {
                 if count(f, opcode) == 0 {
-                    problems.push(format!(
-                        "kernel {} for {}: {opcode} must occur and does not",
-                        f.kernel, f.arch
-                    ));
+                    problems.push(format!("kernel {} for {}: {opcode} must occur and does not", f.kernel, f.arch));
                 }
             }
             for opcode in budget.forbid.iter().chain(&self.default.forbid) {
@@ -107,9 +81,7 @@ impl Budgets {
             if facts.iter().any(|f| f.arch == *arch) {
                 for kernel in kernels.keys() {
                     if !facts.iter().any(|f| f.arch == *arch && f.kernel == *kernel) {
-                        problems.push(format!(
-                            "csrc/budgets.toml has [{arch}.{kernel}], but there is no such kernel"
-                        ));
+                        problems.push(format!("csrc/budgets.toml has [{arch}.{kernel}], but there is no such kernel"));
                     }
                 }
             }
@@ -123,10 +95,7 @@ fn count(facts: &Facts, opcode: &str) -> u64 {
     facts
         .opcodes
         .iter()
-        .filter(|(name, _)| {
-            name.strip_prefix(opcode)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        })
+        .filter(|(name, _)| name.strip_prefix(opcode).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
         .map(|(_, times)| times)
         .sum()
 }
@@ -174,8 +143,7 @@ mod tests {
 
     #[test]
     fn every_kernel_has_a_budget_and_every_budget_a_kernel() {
-        let budgets =
-            Budgets::parse("[default]\n[sm_90a.gone]\nregisters = 1\n[sm_100a.k]\n").unwrap();
+        let budgets = Budgets::parse("[default]\n[sm_90a.gone]\nregisters = 1\n[sm_100a.k]\n").unwrap();
         let problems = budgets.problems(&[facts()]);
         assert_eq!(problems.len(), 2, "{problems:?}");
         assert!(problems[0].contains("k for sm_90a has no budget"));

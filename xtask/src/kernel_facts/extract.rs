@@ -32,9 +32,7 @@ pub fn resources(log: &str) -> Result<BTreeMap<String, Resources>> {
         };
         if line.contains("bytes stack frame") {
             // Device functions that were not inlined have lines of their own: the kernel's worst counts.
-            entry.stack = entry
-                .stack
-                .max(number_before(line, " bytes stack frame").unwrap_or(0));
+            entry.stack = entry.stack.max(number_before(line, " bytes stack frame").unwrap_or(0));
             entry.spill_bytes += number_before(line, " bytes spill stores").unwrap_or(0)
                 + number_before(line, " bytes spill loads").unwrap_or(0);
         } else if line.contains("Used ") && line.contains(" registers") {
@@ -47,9 +45,7 @@ pub fn resources(log: &str) -> Result<BTreeMap<String, Resources>> {
         }
     }
     if let Some((name, _)) = found.iter().find(|(_, r)| r.registers == 0) {
-        return Err(Failure::new(format!(
-            "ptxas did not say how many registers {name} uses"
-        )));
+        return Err(Failure::new(format!("ptxas did not say how many registers {name} uses")));
     }
     Ok(found)
 }
@@ -64,9 +60,7 @@ fn number_before(line: &str, what: &str) -> Option<u64> {
 /// SASS opcodes of every kernel in a cubin, by symbol, with how often each occurs.
 pub fn opcodes(cuda_home: &Path, cubin: &Path) -> Result<BTreeMap<String, BTreeMap<String, u64>>> {
     let program = cuda_home.join("bin/cuobjdump");
-    Ok(parse_sass(&text(
-        Command::new(program).arg("-sass").arg(cubin),
-    )?))
+    Ok(parse_sass(&text(Command::new(program).arg("-sass").arg(cubin))?))
 }
 
 fn parse_sass(listing: &str) -> BTreeMap<String, BTreeMap<String, u64>> {
@@ -88,10 +82,7 @@ fn parse_sass(listing: &str) -> BTreeMap<String, BTreeMap<String, u64>> {
         let Some((_, instruction)) = code.split_once("*/") else {
             continue;
         };
-        if let Some(opcode) = instruction
-            .split_whitespace()
-            .find(|word| !word.starts_with('@'))
-        {
+        if let Some(opcode) = instruction.split_whitespace().find(|word| !word.starts_with('@')) {
             *kernel.entry(opcode.to_string()).or_default() += 1;
         }
     }
@@ -116,22 +107,8 @@ ptxas info    : Function properties for b_kernel
 ptxas info    : Used 32 registers
 ";
         let found = resources(log).unwrap();
-        assert_eq!(
-            found["a_kernel"],
-            Resources {
-                registers: 80,
-                stack: 152,
-                spill_bytes: 810,
-                static_shared: 96
-            }
-        );
-        assert_eq!(
-            found["b_kernel"],
-            Resources {
-                registers: 32,
-                ..Resources::default()
-            }
-        );
+        assert_eq!(found["a_kernel"], Resources { registers: 80, stack: 152, spill_bytes: 810, static_shared: 96 });
+        assert_eq!(found["b_kernel"], Resources { registers: 32, ..Resources::default() });
         assert!(resources("Compiling entry function 'c' for 'sm_90a'\n").is_err());
     }
 

@@ -79,17 +79,13 @@ fn collect(cuda_home: &Path) -> Result<Vec<Facts>> {
     for line in list.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let [module, arch, _ptx, cubin, ptxas_log, _kernels] = fields[..] else {
-            return Err(Failure::new(format!(
-                "{}/images.tsv: a line has not 6 fields",
-                out.display()
-            )));
+            return Err(Failure::new(format!("{}/images.tsv: a line has not 6 fields", out.display())));
         };
         let resources = extract::resources(&read_text(&out.join(ptxas_log))?)?;
         let mut opcodes = extract::opcodes(cuda_home, &out.join(cubin))?;
         for (kernel, used) in resources {
-            let opcodes = opcodes
-                .remove(&kernel)
-                .ok_or_else(|| Failure::new(format!("{cubin} has no SASS of {kernel}")))?;
+            let opcodes =
+                opcodes.remove(&kernel).ok_or_else(|| Failure::new(format!("{cubin} has no SASS of {kernel}")))?;
             facts.push(Facts {
                 arch: arch.to_string(),
                 module: module.to_string(),
@@ -111,53 +107,32 @@ fn collect(cuda_home: &Path) -> Result<Vec<Facts>> {
 pub fn build_kernels() -> Result<PathBuf> {
     let mut command = cargo();
     command
-        .args([
-            "build",
-            "--release",
-            "--package",
-            "kernels-sys",
-            "--message-format=json-render-diagnostics",
-        ])
+        .args(["build", "--release", "--package", "kernels-sys", "--message-format=json-render-diagnostics"])
         .env("LIGHTNING_CUDA", "require")
         .stderr(std::process::Stdio::inherit());
-    let output = command
-        .output()
-        .map_err(|e| Failure::new(format!("cannot start `{}`: {e}", shown(&command))))?;
+    let output = command.output().map_err(|e| Failure::new(format!("cannot start `{}`: {e}", shown(&command))))?;
     if !output.status.success() {
-        return Err(Failure::new(format!(
-            "`{}` ended with {}",
-            shown(&command),
-            output.status
-        )));
+        return Err(Failure::new(format!("`{}` ended with {}", shown(&command), output.status)));
     }
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .find(|message| {
             message["reason"] == "build-script-executed"
-                && message["package_id"]
-                    .as_str()
-                    .is_some_and(|id| id.contains("kernels-sys"))
+                && message["package_id"].as_str().is_some_and(|id| id.contains("kernels-sys"))
         })
         .and_then(|message| message["out_dir"].as_str().map(PathBuf::from))
-        .ok_or_else(|| {
-            Failure::new("cargo did not say where the build script of kernels-sys wrote to")
-        })
+        .ok_or_else(|| Failure::new("cargo did not say where the build script of kernels-sys wrote to"))
 }
 
 /// Opcodes that a reader of the table looks for: memory, tensor cores, asynchronous copies, synchronisation.
 const SHOWN: [&str; 16] = [
-    "LDG", "STG", "LDS", "STS", "LDSM", "STSM", "LDGSTS", "LDL", "STL", "ATOM", "RED", "HMMA",
-    "HGMMA", "UTMA", "UTC", "BAR",
+    "LDG", "STG", "LDS", "STS", "LDSM", "STSM", "LDGSTS", "LDL", "STL", "ATOM", "RED", "HMMA", "HGMMA", "UTMA", "UTC",
+    "BAR",
 ];
 
 fn table(facts: &[Facts]) -> String {
-    let width = facts
-        .iter()
-        .map(|f| f.kernel.len())
-        .max()
-        .unwrap_or(0)
-        .max("kernel".len());
+    let width = facts.iter().map(|f| f.kernel.len()).max().unwrap_or(0).max("kernel".len());
     let mut text = format!(
         "{:width$}  {:8} {:>5} {:>6} {:>6} {:>7} {:>7}  opcodes\n",
         "kernel", "arch", "regs", "stack", "spill", "shared", "instrs"
@@ -166,17 +141,11 @@ fn table(facts: &[Facts]) -> String {
         let mut families: BTreeMap<&str, u64> = BTreeMap::new();
         for (opcode, count) in &f.opcodes {
             let base = opcode.split('.').next().unwrap_or(opcode);
-            if SHOWN
-                .iter()
-                .any(|s| base == *s || (s.starts_with("UT") && base.starts_with(s)))
-            {
+            if SHOWN.iter().any(|s| base == *s || (s.starts_with("UT") && base.starts_with(s))) {
                 *families.entry(base).or_default() += count;
             }
         }
-        let families: Vec<String> = families
-            .iter()
-            .map(|(name, count)| format!("{name} {count}"))
-            .collect();
+        let families: Vec<String> = families.iter().map(|(name, count)| format!("{name} {count}")).collect();
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,

@@ -5,8 +5,7 @@ struct Scratch(std::path::PathBuf);
 
 impl Scratch {
     fn new(name: &str, text: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("lightning-config-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("lightning-config-{}-{name}", std::process::id()));
         std::fs::write(&path, text).unwrap();
         Self(path)
     }
@@ -42,11 +41,7 @@ fn saved_configurations_read_back() {
         assert_eq!(again.notes, first.notes, "{}", recipe.name);
         assert_eq!(again.recipe.map(|r| r.name), Some(recipe.name));
     }
-    let blend = resolve(
-        None,
-        &["dataset.blend_per_split=[[[a, 'b c'], [1, 2]], null, [[d], null]]"],
-    )
-    .unwrap();
+    let blend = resolve(None, &["dataset.blend_per_split=[[[a, 'b c'], [1, 2]], null, [[d], null]]"]).unwrap();
     let scratch = Scratch::new("blend.toml", &file::to_toml(&blend));
     assert_eq!(from_file(&scratch, &[]).unwrap().config, blend.config);
 }
@@ -67,13 +62,7 @@ fn files_by_hand_may_use_aliases_and_nested_tables() {
                 [tokenizer.hf_tokenizer_kwargs]\nrevision = 'x'\n[optimizer]\nlr = 1\n";
     let scratch = Scratch::new("hand.toml", text);
     let config = from_file(&scratch, &[]).unwrap().config;
-    assert_eq!(
-        (
-            config.model.num_query_groups,
-            config.dataset.pad_seq_to_mult
-        ),
-        (4, 6)
-    );
+    assert_eq!((config.model.num_query_groups, config.dataset.pad_seq_to_mult), (4, 6));
     assert_eq!(config.tokenizer.hf_tokenizer_kwargs["revision"], "x");
     assert_eq!(config.optimizer.lr, 1.0);
 }
@@ -97,17 +86,8 @@ fn broken_files_name_themselves() {
     {
         let scratch = Scratch::new(&format!("broken-{i}.toml"), text);
         let error = from_file(&scratch, &[]).expect_err(text).to_string();
-        assert!(
-            error.contains(part) && error.contains(&format!("broken-{i}.toml")),
-            "{text}: {error}"
-        );
+        assert!(error.contains(part) && error.contains(&format!("broken-{i}.toml")), "{text}: {error}");
     }
-    let error = Layers::new()
-        .file("/nonexistent.toml")
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("/nonexistent.toml: cannot be read"),
-        "{error}"
-    );
+    let error = Layers::new().file("/nonexistent.toml").unwrap_err().to_string();
+    assert!(error.contains("/nonexistent.toml: cannot be read"), "{error}");
 }

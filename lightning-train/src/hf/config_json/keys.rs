@@ -17,27 +17,13 @@ pub(super) type Read<T> = Result<T, HfConfigError>;
 /// A value for a message, cut when it is long.
 fn shown(value: &Value) -> String {
     let text = value.to_string();
-    if text.chars().count() > 80 {
-        text.chars().take(77).collect::<String>() + "..."
-    } else {
-        text
-    }
+    if text.chars().count() > 80 { text.chars().take(77).collect::<String>() + "..." } else { text }
 }
 
 impl Keys<'_> {
-    pub(super) fn error<T>(
-        &self,
-        key: &str,
-        value: impl Into<String>,
-        reason: impl Into<String>,
-    ) -> Read<T> {
+    pub(super) fn error<T>(&self, key: &str, value: impl Into<String>, reason: impl Into<String>) -> Read<T> {
         let (value, reason) = (value.into(), reason.into());
-        Err(HfConfigError {
-            file: self.file.into(),
-            key: Some(key.into()),
-            value,
-            reason,
-        })
+        Err(HfConfigError { file: self.file.into(), key: Some(key.into()), value, reason })
     }
 
     /// The value of a key; null counts as absent.
@@ -48,11 +34,9 @@ impl Keys<'_> {
     pub(super) fn need(&self, key: &str) -> Read<&Value> {
         match self.find(key) {
             Some(value) => Ok(value),
-            None => self.error(
-                key,
-                "missing",
-                "the field is needed; take the config.json that belongs to the checkpoint",
-            ),
+            None => {
+                self.error(key, "missing", "the field is needed; take the config.json that belongs to the checkpoint")
+            }
         }
     }
 
@@ -89,8 +73,7 @@ impl Keys<'_> {
     }
 
     pub(super) fn number_or(&self, key: &str, default: f64) -> Read<f64> {
-        self.find(key)
-            .map_or(Ok(default), |v| self.number_of(key, v))
+        self.find(key).map_or(Ok(default), |v| self.number_of(key, v))
     }
 
     pub(super) fn number(&self, key: &str) -> Read<f64> {
@@ -134,11 +117,7 @@ impl Keys<'_> {
     }
 
     /// Layer kinds from a list of names or, without it, from a pattern.
-    pub(super) fn layers(
-        &self,
-        list: &str,
-        pattern: &str,
-    ) -> Read<Option<(Vec<LayerKind>, String)>> {
+    pub(super) fn layers(&self, list: &str, pattern: &str) -> Read<Option<(Vec<LayerKind>, String)>> {
         if let Some(value) = self.find(list) {
             let Value::Array(items) = value else {
                 return self.wrong(list, value, "a list of layer kinds");
@@ -163,16 +142,9 @@ impl Keys<'_> {
             None => Ok(None),
             Some(Value::String(text)) => match parse_pattern(text) {
                 Ok(kinds) => Ok(Some((kinds, pattern.to_string()))),
-                Err(CoreError::Pattern {
-                    position,
-                    found,
-                    reason,
-                    ..
-                }) => self.error(
-                    pattern,
-                    format!("\"{text}\""),
-                    format!("`{found}` at position {position}: {reason}"),
-                ),
+                Err(CoreError::Pattern { position, found, reason, .. }) => {
+                    self.error(pattern, format!("\"{text}\""), format!("`{found}` at position {position}: {reason}"))
+                }
                 Err(other) => self.error(pattern, format!("\"{text}\""), other.to_string()),
             },
             Some(other) => self.wrong(pattern, other, "a string such as \"MEM*E\""),
@@ -183,15 +155,10 @@ impl Keys<'_> {
     pub(super) fn refuse_other_models(&self) -> Read<()> {
         let model_type = self.need("model_type")?;
         if model_type.as_str() != Some("nemotron_h") {
-            return self.error(
-                "model_type",
-                shown(model_type),
-                "only \"nemotron_h\" is supported",
-            );
+            return self.error("model_type", shown(model_type), "only \"nemotron_h\" is supported");
         }
         if let Some(value) = self.find("moe_latent_size") {
-            let reason =
-                "latent mixture-of-experts models (Nemotron 3 Super and Ultra) are not supported";
+            let reason = "latent mixture-of-experts models (Nemotron 3 Super and Ultra) are not supported";
             return self.error("moe_latent_size", shown(value), reason);
         }
         for (key, wanted) in [
@@ -204,31 +171,19 @@ impl Keys<'_> {
         ] {
             let found = self.flag_or(key, wanted)?;
             if found != wanted {
-                return self.error(
-                    key,
-                    found.to_string(),
-                    format!("only {wanted} is supported"),
-                );
+                return self.error(key, found.to_string(), format!("only {wanted} is supported"));
             }
         }
         for (key, wanted) in [("mamba_hidden_act", "silu"), ("mlp_hidden_act", "relu2")] {
             let found = self.text_or(key, wanted)?;
             if found != wanted {
-                return self.error(
-                    key,
-                    format!("\"{found}\""),
-                    format!("only \"{wanted}\" is supported"),
-                );
+                return self.error(key, format!("\"{found}\""), format!("only \"{wanted}\" is supported"));
             }
         }
         for key in ["n_group", "topk_group"] {
             let found = self.size_or(key, 1)?;
             if found != 1 {
-                return self.error(
-                    key,
-                    found.to_string(),
-                    "group-limited routing is not supported, only 1",
-                );
+                return self.error(key, found.to_string(), "group-limited routing is not supported, only 1");
             }
         }
         for key in ["attention_dropout", "hidden_dropout"] {
@@ -245,9 +200,7 @@ impl Keys<'_> {
 
     pub(super) fn norm_eps(&self) -> Read<f64> {
         let (first, second) = (self.find("layer_norm_epsilon"), self.find("norm_eps"));
-        let first = first
-            .map(|v| self.number_of("layer_norm_epsilon", v))
-            .transpose()?;
+        let first = first.map(|v| self.number_of("layer_norm_epsilon", v)).transpose()?;
         let second = second.map(|v| self.number_of("norm_eps", v)).transpose()?;
         match (first, second) {
             (Some(a), Some(b)) if a != b => self.error(
@@ -256,11 +209,9 @@ impl Keys<'_> {
                 format!("differs from layer_norm_epsilon = {a}; they must be equal"),
             ),
             (Some(eps), _) | (None, Some(eps)) => Ok(eps),
-            (None, None) => self.error(
-                "layer_norm_epsilon",
-                "missing",
-                "the epsilon of the norms has no default; add the field",
-            ),
+            (None, None) => {
+                self.error("layer_norm_epsilon", "missing", "the epsilon of the norms has no default; add the field")
+            }
         }
     }
 }

@@ -48,13 +48,9 @@ fn golden_model_config_survives_a_round_trip() {
 fn every_preset_survives_a_round_trip() {
     for (name, _) in PRESETS {
         let model = preset(name).unwrap();
-        let back =
-            read(&HfConfig::for_model(&model).to_json()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let back = read(&HfConfig::for_model(&model).to_json()).unwrap_or_else(|e| panic!("{name}: {e}"));
         // The initialisation is training's, not the file's.
-        let expected = ModelConfig {
-            init_std: TRAINING_INIT_STD,
-            ..model
-        };
+        let expected = ModelConfig { init_std: TRAINING_INIT_STD, ..model };
         assert_eq!(back.model, expected, "{name}");
     }
 }
@@ -62,12 +58,7 @@ fn every_preset_survives_a_round_trip() {
 #[test]
 fn the_public_key_set_is_written() {
     let json = lightning();
-    let keys: Vec<&str> = json
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
+    let keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
     let public = "architectures model_type dtype transformers_version vocab_size hidden_size num_hidden_layers \
         layers_block_type num_attention_heads num_key_value_heads head_dim attention_bias attention_dropout sliding_window \
         max_position_embeddings rope_theta partial_rotary_factor mamba_num_heads mamba_head_dim ssm_state_size n_groups \
@@ -103,10 +94,7 @@ fn every_spelling_of_the_layers_is_read() {
     let map = pattern.as_object_mut().unwrap();
     map.remove("layers_block_type");
     map.remove("mtp_layers_block_type");
-    map.insert(
-        "hybrid_override_pattern".into(),
-        json!(format_pattern(&model.layers)),
-    );
+    map.insert("hybrid_override_pattern".into(), json!(format_pattern(&model.layers)));
     map.insert("mtp_hybrid_override_pattern".into(), json!("*E"));
     let mut older = lightning();
     let map = older.as_object_mut().unwrap();
@@ -116,36 +104,18 @@ fn every_spelling_of_the_layers_is_read() {
     map.insert("eos_token_id".into(), json!([2, 11]));
     // A Megatron export writes the depth where the number of blocks belongs.
     map.insert("num_nextn_predict_layers".into(), json!(2));
-    for (name, json) in [
-        ("transformers 5", saved_by_transformers),
-        ("pattern", pattern),
-        ("older", older),
-    ] {
-        assert_eq!(
-            read(&json).unwrap_or_else(|e| panic!("{name}: {e}")),
-            expected,
-            "{name}"
-        );
+    for (name, json) in [("transformers 5", saved_by_transformers), ("pattern", pattern), ("older", older)] {
+        assert_eq!(read(&json).unwrap_or_else(|e| panic!("{name}: {e}")), expected, "{name}");
     }
     // Without blocks there is no MTP, whatever else the file says.
-    assert_eq!(
-        read(&with("num_nextn_predict_layers", json!(0)))
-            .unwrap()
-            .model
-            .mtp,
-        None
-    );
+    assert_eq!(read(&with("num_nextn_predict_layers", json!(0))).unwrap().model.mtp, None);
 }
 
 #[test]
 fn b12_separators_in_patterns_are_refused_with_their_position() {
     let mut json = lightning();
     json.as_object_mut().unwrap().remove("layers_block_type");
-    for (pattern, position) in [
-        ("M|E*M/E", "position 1"),
-        ("ME*E/*E", "position 4"),
-        ("MEx", "position 2"),
-    ] {
+    for (pattern, position) in [("M|E*M/E", "position 1"), ("ME*E/*E", "position 4"), ("MEx", "position 2")] {
         json["hybrid_override_pattern"] = json!(pattern);
         let error = read(&json).unwrap_err();
         assert_eq!(error.key.as_deref(), Some("hybrid_override_pattern"));
@@ -160,17 +130,9 @@ fn b60_epsilon_has_no_default_and_one_value() {
     map.remove("layer_norm_epsilon");
     assert_eq!(read(&json).unwrap().model.norm_eps, 1e-5);
     json.as_object_mut().unwrap().remove("norm_eps");
-    assert_eq!(
-        read(&json).unwrap_err().key.as_deref(),
-        Some("layer_norm_epsilon")
-    );
-    let error = read(&with("norm_eps", json!(1e-6)))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("norm_eps = 0.000001") && error.contains("must be equal"),
-        "{error}"
-    );
+    assert_eq!(read(&json).unwrap_err().key.as_deref(), Some("layer_norm_epsilon"));
+    let error = read(&with("norm_eps", json!(1e-6))).unwrap_err().to_string();
+    assert!(error.contains("norm_eps = 0.000001") && error.contains("must be equal"), "{error}");
     assert!(read(&with("layer_norm_epsilon", json!(0.0))).is_err());
 }
 
@@ -201,15 +163,8 @@ fn missing_fields_are_named() {
         let mut json = lightning();
         json.as_object_mut().unwrap().remove(key);
         let error = read(&json).unwrap_err();
-        assert_eq!(
-            (error.key.as_deref(), error.value.as_str()),
-            (Some(key), "missing"),
-            "{error}"
-        );
-        assert!(
-            error.to_string().starts_with("folder/config.json: "),
-            "{error}"
-        );
+        assert_eq!((error.key.as_deref(), error.value.as_str()), (Some(key), "missing"), "{error}");
+        assert!(error.to_string().starts_with("folder/config.json: "), "{error}");
     }
 }
 
@@ -247,47 +202,19 @@ fn wrong_types_and_impossible_shapes_are_named() {
     for (key, value) in cases {
         let error = read(&with(key.split('[').next().unwrap(), value.clone())).expect_err(key);
         assert_eq!(error.key.as_deref(), Some(key), "{error}");
-        assert!(
-            !error.reason.is_empty() && error.to_string().contains("folder/config.json"),
-            "{error}"
-        );
+        assert!(!error.reason.is_empty() && error.to_string().contains("folder/config.json"), "{error}");
         assert_eq!(Failure::from(error).exit, Exit::Invalid);
     }
     let mut json = lightning();
-    json.as_object_mut()
-        .unwrap()
-        .remove("mtp_layers_block_type");
-    assert_eq!(
-        read(&json).unwrap_err().key.as_deref(),
-        Some("num_nextn_predict_layers")
-    );
+    json.as_object_mut().unwrap().remove("mtp_layers_block_type");
+    assert_eq!(read(&json).unwrap_err().key.as_deref(), Some("num_nextn_predict_layers"));
 }
 
 #[test]
 fn files_that_are_no_config_are_refused() {
-    for text in [
-        "",
-        "{",
-        "[]",
-        "3",
-        "null",
-        "{\"model_type\": \"nemotron_h\"",
-        "\u{0}",
-        "{}",
-    ] {
-        assert!(
-            HfConfig::parse("c.json", text)
-                .unwrap_err()
-                .to_string()
-                .starts_with("c.json: "),
-            "{text:?}"
-        );
+    for text in ["", "{", "[]", "3", "null", "{\"model_type\": \"nemotron_h\"", "\u{0}", "{}"] {
+        assert!(HfConfig::parse("c.json", text).unwrap_err().to_string().starts_with("c.json: "), "{text:?}");
     }
     let error = HfConfig::read(Path::new("/nonexistent/config.json")).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("/nonexistent/config.json: cannot be read"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("/nonexistent/config.json: cannot be read"), "{error}");
 }

@@ -14,10 +14,7 @@ impl HfConfig {
         Self {
             dtype: "bfloat16".into(),
             initializer_range: 0.02,
-            intermediate_size: model
-                .mlp_width
-                .or(model.moe.as_ref().map(|m| m.expert_width))
-                .unwrap_or(0),
+            intermediate_size: model.mlp_width.or(model.moe.as_ref().map(|m| m.expert_width)).unwrap_or(0),
             bos_token_id: Some(1),
             eos_token_id: Some(2),
             pad_token_id: Some(0),
@@ -89,16 +86,10 @@ impl HfConfig {
             put("norm_topk_prob", json!(e.normalize));
             put("routed_scaling_factor", json!(e.scale));
         }
-        put(
-            "intermediate_size",
-            json!(m.mlp_width.unwrap_or(self.intermediate_size)),
-        );
+        put("intermediate_size", json!(m.mlp_width.unwrap_or(self.intermediate_size)));
         put("mlp_hidden_act", json!("relu2"));
         put("mlp_bias", json!(false));
-        put(
-            "num_nextn_predict_layers",
-            json!(usize::from(m.mtp.is_some())),
-        );
+        put("num_nextn_predict_layers", json!(usize::from(m.mtp.is_some())));
         if let Some(mtp) = &m.mtp {
             put("mtp_layers_block_type", json!(names(&mtp.layers)));
         }

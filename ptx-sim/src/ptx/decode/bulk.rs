@@ -114,11 +114,10 @@ impl<'a> Decoder<'a> {
             return Ok(());
         }
         if m.has("wait_group") {
-            // A copy is executed as a whole: its reads are not done earlier than its writes.
-            m.ignore(&["read"]);
+            let read = m.has("read");
             self.want(ops, 1..=1)?;
             let keep = self.immediate(&ops[0])? as u32;
-            self.push(Op::Bulk(Box::new(Bulk::Wait { keep })), class);
+            self.push(Op::Bulk(Box::new(Bulk::Wait { keep, read })), class);
             return Ok(());
         }
         let prefetch = m.has("prefetch");

@@ -126,7 +126,14 @@ impl<'a> Decoder<'a> {
                         // An immediate or register where the function takes memory.
                         let s = self.any(o, if *bytes == 8 { File::R64 } else { File::R32 })?;
                         let addr = self.local_addr(*offset)?;
-                        let store = Store { addr, bytes: *bytes, s: vec![s], strength: Strength::Weak, mbar: None };
+                        let store = Store {
+                            addr,
+                            bytes: *bytes,
+                            s: vec![s],
+                            strength: Strength::Weak,
+                            narrow: false,
+                            mbar: None,
+                        };
                         self.push(Op::Store(Box::new(store)), Class::StoreLocal);
                     }
                 },
@@ -170,9 +177,10 @@ impl<'a> Decoder<'a> {
             let (mut from, mut to) = (src, dst);
             from.offset += at as i64;
             to.offset += at as i64;
-            let load = Load { addr: from, bytes: n, signed: false, d: vec![t], strength: Strength::Weak };
+            let load =
+                Load { addr: from, bytes: n, signed: false, d: vec![t], strength: Strength::Weak, narrow: false };
             self.push_with(Op::Load(Box::new(load)), Class::LoadLocal, Together::No);
-            let store = Store { addr: to, bytes: n, s: vec![t], strength: Strength::Weak, mbar: None };
+            let store = Store { addr: to, bytes: n, s: vec![t], strength: Strength::Weak, narrow: false, mbar: None };
             self.push(Op::Store(Box::new(store)), Class::StoreLocal);
             at += n;
         }

@@ -8,7 +8,7 @@ use crate::num::half_math::{Half, HalfModifiers, packed2};
 use crate::num::min_max::{MinMaxModifiers, min_max_half};
 use crate::ptx::program::{Atomic, Class, File, LaneOp, Load, Op, Slot, Store, Strength};
 use crate::ptx::syntax::Operand;
-use crate::ptx::types::{Space, Ty};
+use crate::ptx::types::{HintKind, Space, Ty};
 
 type AtomicFn = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
 
@@ -31,13 +31,19 @@ impl<'a> Decoder<'a> {
             }
             _ => {
                 let space = space_word(m).unwrap_or(Space::Generic);
-                m.ignore(&["L1", "L2", "tensormap"]);
+                let kind = match name {
+                    "discard" => HintKind::Discard,
+                    "applypriority" => HintKind::Line,
+                    _ if m.has("tensormap") => HintKind::TensorMap,
+                    _ => HintKind::Prefetch,
+                };
+                m.ignore(&["L1", "L2"]);
                 m.ignore_cache();
                 let Some(first) = ops.first() else {
                     return self.error("an address is expected");
                 };
-                let a = self.addr(first, space)?;
-                self.push(Op::Hint(a), Class::Other);
+                let addr = self.addr(first, space)?;
+                self.push(Op::Hint { addr, kind }, Class::Other);
                 Ok(())
             }
         }
@@ -57,6 +63,7 @@ impl<'a> Decoder<'a> {
 
     fn load(&mut self, m: &mut Mods<'a>, ops: &[Operand<'a>]) -> Res<()> {
         let space = space_word(m).unwrap_or(Space::Generic);
+        let narrow = m.sees("cta");
         let strength = self.strength(m, Strength::Weak);
         let policy = m.sees("L2::cache_hint");
         m.ignore_cache();
@@ -80,7 +87,7 @@ impl<'a> Decoder<'a> {
             Space::Param => Class::LoadParam,
             Space::Generic => Class::MemoryGeneric,
         };
-        self.push(Op::Load(Box::new(Load { addr, bytes: ty.size(), signed: ty.signed(), d, strength })), class);
+        self.push(Op::Load(Box::new(Load { addr, bytes: ty.size(), signed: ty.signed(), d, strength, narrow })), class);
         Ok(())
     }
 
@@ -99,6 +106,7 @@ impl<'a> Decoder<'a> {
     fn store(&mut self, m: &mut Mods<'a>, ops: &[Operand<'a>]) -> Res<()> {
         let space = space_word(m).unwrap_or(Space::Generic);
         let asynchronous = m.has("async");
+        let narrow = m.sees("cta");
         let strength = self.strength(m, Strength::Weak);
         let policy = m.sees("L2::cache_hint");
         m.ignore_cache();
@@ -135,13 +143,14 @@ impl<'a> Decoder<'a> {
         if addr.space == Space::Param {
             return self.error("kernel parameters cannot be written");
         }
-        self.push(Op::Store(Box::new(Store { addr, bytes: ty.size(), s, strength, mbar })), class);
+        self.push(Op::Store(Box::new(Store { addr, bytes: ty.size(), s, strength, narrow, mbar })), class);
         Ok(())
     }
 
     fn atomic(&mut self, returns: bool, m: &mut Mods<'a>, ops: &[Operand<'a>]) -> Res<()> {
         let asynchronous = m.has("async");
         let mut space = space_word(m).unwrap_or(Space::Generic);
+        let narrow = m.sees("cta");
         let strength = self.strength(m, Strength::Relaxed);
         let policy = m.sees("L2::cache_hint");
         m.ignore_cache();
@@ -181,7 +190,7 @@ impl<'a> Decoder<'a> {
             self.communicates = true;
         }
         let d = if d.iter().all(|s| s.is_none()) { Vec::new() } else { d };
-        let atomic = Atomic { addr, bytes: ty.size(), f: func, d, b, c, strength, mbar };
+        let atomic = Atomic { addr, bytes: ty.size(), f: func, d, b, c, strength, narrow, mbar };
         self.push(Op::Atomic(Box::new(atomic)), Class::Atomic);
         Ok(())
     }

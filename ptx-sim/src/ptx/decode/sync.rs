@@ -129,8 +129,8 @@ impl<'a> Decoder<'a> {
                 m.ignore(&["release", "cta", "cluster", "gpu", "sys"]);
                 if acquire {
                     self.want(ops, 2..=2)?;
-                    let a = self.addr(&ops[0], Space::Generic)?;
-                    self.push(Op::Hint(a), Class::Fence);
+                    // Orders, and accesses nothing: kernels pass zero where they have no map.
+                    self.addr(&ops[0], Space::Generic)?;
                 }
                 Fence::ProxyOther
             } else {

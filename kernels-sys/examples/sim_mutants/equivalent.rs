@@ -1,0 +1,121 @@
+//! Mutants that leave a kernel's meaning as it is, each with its proof.
+//!
+//! An entry is the text of the mutant, and which of the places with that text is meant. One that matches nothing, or
+//! whose mutant is found after all, is wrong and ends the run: the kernel changed, or the proof was none.
+
+use crate::sites::Site;
+
+/// One proven mutant.
+pub struct Equivalent {
+    /// Kernel that it belongs to.
+    pub kernel: &'static str,
+    /// The line as it is, blanks aside.
+    pub before: &'static str,
+    /// The line as it becomes.
+    pub after: &'static str,
+    /// Which of the sites with this text, from 0, and how many there are.
+    pub place: (usize, usize),
+    /// Why nothing changes.
+    pub reason: &'static str,
+}
+
+const NOBODY_WAITS: &str = "in the last step of an odd number: the stage that is released here is loaded no more, so that nobody waits for \
+     the release, and wgmma.wait_group 0 follows before anything else";
+const COMPARED_WITH_ZERO: &str =
+    "the start of a step is only ever compared with zero, and the first two steps are told apart by code";
+
+/// All that is proven.
+pub const EQUIVALENT: &[Equivalent] = &[
+    Equivalent {
+        kernel: "gemm_pipeline",
+        before: "setp.lt.s32 %p4, %r49, 1;",
+        after: "setp.le.s32 %p4, %r49, 1;",
+        place: (0, 1),
+        reason: "k is a multiple of 8: the row stride of a tensor map is a multiple of 16 bytes",
+    },
+    Equivalent {
+        kernel: "gemm_pipeline",
+        before: "wgmma.fence.sync.aligned;",
+        after: "",
+        place: (1, 3),
+        reason: "nothing touches the accumulators after the wgmma of the same shape before it, which PTX orders by default",
+    },
+    Equivalent {
+        kernel: "gemm_pipeline",
+        before: "add.s32 %r445, %r445, 128;",
+        after: "add.s32 %r445, %r445, 256;",
+        place: (0, 1),
+        reason: COMPARED_WITH_ZERO,
+    },
+    Equivalent {
+        kernel: "gemm_pipeline",
+        before: "wgmma.wait_group.sync.aligned 1;",
+        after: "",
+        place: (2, 3),
+        reason: NOBODY_WAITS,
+    },
+    Equivalent {
+        kernel: "gemm_pipeline",
+        before: "wgmma.wait_group.sync.aligned 1;",
+        after: "wgmma.wait_group.sync.aligned 2;",
+        place: (2, 3),
+        reason: NOBODY_WAITS,
+    },
+    Equivalent {
+        kernel: "gemm_pipeline",
+        before: "setp.gt.u32 %p18, %r3, 1;",
+        after: "setp.ge.u32 %p18, %r3, 1;",
+        place: (0, 1),
+        reason: NOBODY_WAITS,
+    },
+    Equivalent {
+        kernel: "gemm_pipeline",
+        before: "setp.eq.s32 %p19, %r445, 0;",
+        after: "setp.ne.s32 %p19, %r445, 0;",
+        place: (0, 1),
+        reason: NOBODY_WAITS,
+    },
+    Equivalent {
+        kernel: "gemm_pipeline",
+        before: "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];",
+        after: "",
+        place: (2, 3),
+        reason: NOBODY_WAITS,
+    },
+];
+
+/// The entry of every site of a module that has one, by index of the site.
+///
+/// # Errors
+/// An entry for a kernel of the module that matches no site, or not as many as it says.
+pub fn proven<'e>(sites: &[Site], entries: &'e [Equivalent]) -> Result<Vec<Option<&'e Equivalent>>, String> {
+    let mut out: Vec<Option<&Equivalent>> = sites.iter().map(|_| None).collect();
+    for entry in entries {
+        if sites.iter().all(|site| site.kernel != entry.kernel) {
+            continue;
+        }
+        let found: Vec<usize> = (0..sites.len())
+            .filter(|i| {
+                let site = &sites[*i];
+                site.kernel == entry.kernel && plain(&site.before) == entry.before && plain(&site.after) == entry.after
+            })
+            .collect();
+        let (index, count) = entry.place;
+        if found.len() != count || index >= count {
+            return Err(format!(
+                "the mutant `{}` -> `{}` of {} is listed as equivalent at place {index} of {count}, the kernel has {} such places: prove it anew or take it off the list",
+                entry.before,
+                entry.after,
+                entry.kernel,
+                found.len()
+            ));
+        }
+        out[found[index]] = Some(entry);
+    }
+    Ok(out)
+}
+
+/// A line with single blanks.
+fn plain(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}

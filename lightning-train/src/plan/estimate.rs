@@ -1,0 +1,359 @@
+//! One plan: memory, work, traffic and time of a rank, for a configuration and a shape.
+
+use super::activations::{self, Activations};
+use super::communication::{self, Collective};
+use super::memory_limit;
+use super::ranks::{self, Ranks, Shape};
+use super::statics::{self, Static};
+use super::targets::Target;
+use crate::cli::{Exit, Failure};
+use crate::config::choices::{DeviceKind, Mode, PeftScheme, Precision as Class};
+use crate::config::run::RunConfig;
+use crate::train::{engine::available_threads, flops, settings};
+use lightning_core::cpu::CpuDevice;
+use lightning_core::model::{AdamConfig, Model, ModelSpec, ProgramKind, Trace};
+use lightning_core::program::{Op, Program, Space};
+use serde_json::Value as Json;
+
+/// Rates of a kernel that somebody measured: operation name to (FLOP/s, bytes/s).
+pub type Measured = std::collections::BTreeMap<String, (f64, f64)>;
+
+/// A finished plan of one rank. Sizes in bytes, times in seconds.
+#[derive(Debug, Clone)]
+pub struct Estimate {
+    /// Layout.
+    pub ranks: Ranks,
+    /// Micro-batch.
+    pub shape: Shape,
+    /// Micro-batches of a step.
+    pub micro_batches: f64,
+    /// What lives as long as the run.
+    pub statics: Static,
+    /// Arena: placed on the processor, the fullest operation elsewhere.
+    pub arena: f64,
+    /// Scratch of the processor's threads.
+    pub scratch: f64,
+    /// What the arena holds.
+    pub activations: Activations,
+    /// Buffers of collectives and of offloading.
+    pub collective: f64,
+    /// Activations in host memory.
+    pub host: f64,
+    /// Context and libraries.
+    pub reserve: f64,
+    /// Device memory.
+    pub limit: f64,
+    /// Who says so.
+    pub limit_source: String,
+    /// FLOPs of a rank and step as the program has them, recomputation included.
+    pub program_flops: f64,
+    /// Of them, recomputation.
+    pub recompute_flops: f64,
+    /// Bytes through memory, per rank and step.
+    pub moved: f64,
+    /// Time of all operations at the roofs, one after the other.
+    pub compute_seconds: f64,
+    /// Of it, recomputation.
+    pub recompute_seconds: f64,
+    /// Collectives.
+    pub collectives: Vec<Collective>,
+    /// Charged FLOPs per token.
+    pub charged: f64,
+    /// Honest FLOPs per token.
+    pub honest: f64,
+    /// Tokens of a step, all ranks.
+    pub tokens: f64,
+    /// The rank's program.
+    pub program: Program,
+}
+
+impl Estimate {
+    /// Everything on the device.
+    pub fn total(&self) -> f64 {
+        self.statics.total() + self.arena + self.scratch + self.collective + self.reserve
+    }
+
+    /// Whether it fits.
+    pub fn fits(&self) -> bool {
+        self.total() <= self.limit
+    }
+
+    /// Seconds of all collectives, one after the other.
+    pub fn communication_seconds(&self) -> f64 {
+        self.collectives.iter().map(|c| c.seconds).sum()
+    }
+}
+
+/// What estimates of one configuration share.
+pub struct Planner<'a> {
+    /// Settings.
+    pub config: &'a RunConfig,
+    /// Layout.
+    pub ranks: Ranks,
+    /// Device.
+    pub target: &'static Target,
+    /// Measured rates.
+    pub measured: Measured,
+    limit: (f64, String),
+    threads: usize,
+}
+
+fn cpu_programs(model: &Model, adam: &AdamConfig) -> Result<Vec<Program>, Failure> {
+    let mut programs = Vec::new();
+    for kind in [ProgramKind::TrainFirst, ProgramKind::Train, ProgramKind::Evaluate] {
+        programs.push(model.micro_batch(kind, Trace::Off)?);
+    }
+    programs.push(model.optimizer_step(adam)?);
+    Ok(programs)
+}
+
+/// Bytes that the processor device will allocate for a run: what [`CpuDevice::allocated_bytes`] answers afterwards.
+///
+/// # Errors
+/// Impossible sizes.
+pub fn cpu_bytes(spec: &ModelSpec, adam: &AdamConfig, threads: usize) -> Result<usize, Failure> {
+    let model = Model::new(spec.clone())?;
+    let programs = cpu_programs(&model, adam)?;
+    let persistent: usize =
+        Space::ALL.into_iter().filter(|s| *s != Space::Arena).map(|s| model.persistent.bytes(s)).sum();
+    let arena = programs.iter().map(|p| p.arena_bytes).max().unwrap_or(0);
+    let scratch = programs.iter().map(CpuDevice::scratch_bytes).max().unwrap_or(0);
+    Ok(persistent + arena + scratch * threads.max(1))
+}
+
+impl<'a> Planner<'a> {
+    /// A planner for a configuration on `world` ranks.
+    ///
+    /// # Errors
+    /// Layouts that do not divide.
+    pub fn new(
+        config: &'a RunConfig,
+        world: usize,
+        target: &'static Target,
+        measured: Measured,
+    ) -> Result<Self, Failure> {
+        let limit = match target.memory {
+            Some(bytes) => (bytes, format!("usable memory of {}", target.name)),
+            None => memory_limit::of_machine()
+                .map_or((f64::INFINITY, "unknown".to_string()), |(bytes, source)| (bytes as f64, source)),
+        };
+        Ok(Self {
+            config,
+            ranks: Ranks::of(config, world)?,
+            target,
+            measured,
+            limit,
+            threads: config.device.threads.unwrap_or_else(available_threads),
+        })
+    }
+
+    /// The shape that the configuration asks for.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            rows: self.config.train.micro_batch_size as usize,
+            row_len: self.config.model.seq_length,
+            recompute: settings::recompute(self.config),
+        }
+    }
+
+    /// Whether the plan is of a run on this machine: exact, not projected.
+    pub fn exact(&self) -> bool {
+        self.target.memory.is_none()
+            && self.ranks.world == 1
+            && self.config.run.mode == Mode::Pretrain
+            && self.config.device.kind == DeviceKind::Cpu
+    }
+
+    /// Plans a shape.
+    ///
+    /// # Errors
+    /// Impossible sizes.
+    pub fn estimate(&self, shape: &Shape) -> Result<Estimate, Failure> {
+        let (config, ranks) = (self.config, &self.ranks);
+        if shape.rows == 0 || shape.row_len == 0 {
+            return Err(Failure::new(Exit::Usage, "a micro-batch needs at least one token"));
+        }
+        let exact = self.exact();
+        let spec = if exact {
+            let mut spec = settings::model_spec(config)?;
+            spec.batch.rows = shape.rows;
+            spec.batch.row_len = shape.row_len;
+            if config.dataset.inter_document_masking {
+                spec.batch.max_offsets = shape.rows * shape.row_len + 1;
+            }
+            spec.recompute = shape.recompute;
+            spec
+        } else {
+            ranks::local_spec(config, ranks, shape, ranks::precision(config))?
+        };
+        let model = Model::new(spec.clone())?;
+        let frozen = config.peft.scheme == Some(PeftScheme::Lora);
+        let statics = statics::of(config, ranks, &model, exact);
+        let (mut collective, mut host, mut scratch) = (0.0, 0.0, 0.0);
+        let (mut program, arena);
+        if exact {
+            let programs = cpu_programs(&model, &settings::adam(config)?)?;
+            arena = programs.iter().map(|p| p.arena_bytes).max().unwrap_or(0) as f64;
+            scratch = (programs.iter().map(CpuDevice::scratch_bytes).max().unwrap_or(0) * self.threads) as f64;
+            program = programs.into_iter().next().expect("the list of programs is not empty");
+        } else {
+            program = ranks::rank_program(&model, ranks, shape.row_len, frozen);
+            (host, collective) = self.offload(&mut program);
+            collective += self.collective_buffers(&model);
+            arena = program.peak().bytes as f64;
+        }
+        let activations = activations::of(&program, &spec.config);
+        let tokens = (config.train.global_batch_size as usize * shape.row_len) as f64;
+        let local_tokens = spec.batch.tokens();
+        let micro_batches = config.train.global_batch_size as f64 / (ranks.dp * shape.rows) as f64;
+        let global = config.model.to_model_config()?;
+        let mut e = Estimate {
+            ranks: *ranks,
+            shape: *shape,
+            micro_batches,
+            statics,
+            arena,
+            scratch,
+            activations,
+            collective,
+            host,
+            reserve: self.target.reserve,
+            limit: self.limit.0,
+            limit_source: self.limit.1.clone(),
+            program_flops: 0.0,
+            recompute_flops: 0.0,
+            moved: 0.0,
+            compute_seconds: 0.0,
+            recompute_seconds: 0.0,
+            collectives: Vec::new(),
+            charged: flops::charged(&global, shape.row_len),
+            honest: 0.0,
+            tokens,
+            program,
+        };
+        self.work(&mut e);
+        e.honest = honest(&e, local_tokens, ranks);
+        e.collectives =
+            communication::of(config, &global, ranks, &e.statics, &e.program, local_tokens, micro_batches, self.target);
+        Ok(e)
+    }
+
+    /// Activations that go to the host: the inputs of the experts' first product, all but two layers.
+    fn offload(&self, program: &mut Program) -> (f64, f64) {
+        let m = &self.config.model;
+        let on = m.fine_grained_activation_offloading
+            && m.offload_modules.iter().flatten().any(|module| module == "expert_fc1");
+        if !on {
+            return (0.0, 0.0);
+        }
+        let (mut host, mut largest) = (0.0, 0.0_f64);
+        let start = program.backward_start();
+        for b in &mut program.buffers {
+            if b.name.ends_with("/xs") && b.lifetime.0 < start && b.lifetime.1 >= start && b.lifetime.0 != usize::MAX {
+                let bytes = b.bytes() as f64 * m.activation_offload_fraction;
+                host += bytes;
+                largest = largest.max(bytes);
+                b.len = (b.len as f64 * (1.0 - m.activation_offload_fraction)) as usize;
+            }
+        }
+        (host, 2.0 * largest)
+    }
+
+    /// Windows of collectives that are no operands of the program.
+    fn collective_buffers(&self, model: &Model) -> f64 {
+        let (ranks, spec) = (&self.ranks, &model.spec);
+        let act = spec.precision.act.size() as f64;
+        let tokens = spec.batch.tokens() as f64;
+        let hidden = spec.config.hidden as f64;
+        let mut bytes = 0.0;
+        if let (Some(moe), true) = (&spec.config.moe, ranks.ep > 1) {
+            // Receive windows of dispatch and combine at twice the balanced load (design: planned capacity).
+            let sent = tokens / if ranks.sequence_parallel { ranks.tp as f64 } else { 1.0 };
+            bytes += 2.0 * 2.0 * sent * moe.top_k as f64 * hidden * act;
+        }
+        if ranks.sequence_parallel {
+            bytes += tokens * hidden * act;
+        }
+        if let (Some(a), true) = (&spec.config.attention, ranks.cp > 1) {
+            bytes += 2.0 * tokens * (2 * a.kv_heads * a.head_dim) as f64 * act;
+        }
+        bytes
+    }
+
+    /// FLOP/s of the matrix products of an operation in this precision class.
+    fn roof(&self, op: &Op) -> f64 {
+        let quantised = matches!(op, Op::LinearFwd(_) | Op::LinearBwd(_) | Op::ExpertsFwd(_) | Op::ExpertsBwd(_));
+        let factor = match self.config.mixed_precision.precision {
+            Class::Fp8Cs | Class::Fp8Mx if quantised => 2.0,
+            Class::Nvfp4 if quantised => 4.0,
+            _ => 1.0,
+        };
+        let threads = if self.target.memory.is_none() { self.threads as f64 } else { 1.0 };
+        self.target.flops * factor * threads
+    }
+
+    fn seconds(&self, op: &Op, flops: f64, bytes: f64) -> f64 {
+        match self.measured.get(op.name()) {
+            Some((rate, bandwidth)) => (flops / rate).max(bytes / bandwidth),
+            None => (flops / self.roof(op)).max(bytes / self.target.bandwidth),
+        }
+    }
+
+    fn work(&self, e: &mut Estimate) {
+        for node in &e.program.nodes {
+            let (flops, bytes) = (node.op.flops() as f64, node.op.traffic().total() as f64);
+            let seconds = self.seconds(&node.op, flops, bytes);
+            e.program_flops += flops * e.micro_batches;
+            e.moved += bytes * e.micro_batches;
+            e.compute_seconds += seconds * e.micro_batches;
+            if e.program.regions[node.region].ends_with("/recompute") {
+                e.recompute_flops += flops * e.micro_batches;
+                e.recompute_seconds += seconds * e.micro_batches;
+            }
+        }
+        // The optimizer reads and writes master and moments once, reads the gradient and writes the weight.
+        let shard = e.statics.masters.max(e.statics.moments / 2.0) / 4.0;
+        let bytes = 2.0 * e.statics.optimizer() + shard * 4.0;
+        e.moved += bytes;
+        e.compute_seconds += bytes / self.target.bandwidth;
+    }
+}
+
+/// Three times the forward pass of the true shapes, per token (rulings: honest FLOPs).
+fn honest(e: &Estimate, local_tokens: usize, ranks: &Ranks) -> f64 {
+    let start = e.program.backward_start();
+    let mut forward = 0.0;
+    for node in &e.program.nodes[..start] {
+        let flops = node.op.flops() as f64;
+        // The loss computes its gradients in the same operation.
+        forward += if let Op::LinearCrossEntropy(ce) = &node.op {
+            ce.heads.iter().map(|h| 2.0 * h.h.rows as f64 * ce.w.len() as f64).sum::<f64>()
+        } else {
+            flops
+        };
+    }
+    3.0 * forward * ranks.tp as f64 / local_tokens as f64
+}
+
+/// A table of measured kernels: {"linear_fwd": {"flop_per_s": 6e14, "byte_per_s": 2.5e12}, ...}.
+///
+/// # Errors
+/// A file that cannot be read or holds something else.
+pub fn read_measured(path: &str) -> Result<Measured, Failure> {
+    let bad = |what: String| {
+        let form = r#"{"linear_fwd": {"flop_per_s": 6e14, "byte_per_s": 2.5e12}}"#;
+        Failure::new(Exit::Invalid, format!("--measured {path}: {what}; it holds rates by operation, such as {form}"))
+    };
+    let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
+    let json: Json = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+    let table = json.as_object().ok_or_else(|| bad("not an object".into()))?;
+    let mut measured = Measured::new();
+    for (name, rates) in table {
+        let rate = |key: &str| {
+            let value = rates.get(key).and_then(Json::as_f64).filter(|v| *v > 0.0);
+            value.ok_or_else(|| bad(format!("`{name}` has no positive `{key}`")))
+        };
+        measured.insert(name.clone(), (rate("flop_per_s")?, rate("byte_per_s")?));
+    }
+    Ok(measured)
+}
