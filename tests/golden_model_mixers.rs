@@ -37,7 +37,7 @@ fn golden_model_ssd_any_chunk() {
                 let doc: Vec<i32> = v("doc").iter().map(|d| *d as i32).collect();
                 let (start, end) = u.bounds_of(&doc, t);
                 let state_in = has("S0").then(|| u.acc(1, all, v("S0")));
-                let state_out = Some(u.out_acc(1, all));
+                let state_out = u.out_acc(1, all);
                 let fwd = SsdScanFwd {
                     shape,
                     x: u.act(t, inner, v("x")),
@@ -51,7 +51,7 @@ fn golden_model_ssd_any_chunk() {
                     state_in,
                     y: u.out(t, inner),
                     states: u.out_acc(shape.chunks(), all),
-                    state_out,
+                    state_out: Some(state_out),
                 };
                 let bwd = SsdScanBwd {
                     fwd: fwd.clone(),
@@ -76,7 +76,7 @@ fn golden_model_ssd_any_chunk() {
                     assert_close(&label, &r.get(tensor), v(name), bound);
                 };
                 check(fwd.y, "y");
-                check(state_out.unwrap(), "S_final");
+                check(state_out, "S_final");
                 for (tensor, name) in [(bwd.dx, "dx"), (bwd.db, "dB"), (bwd.dc, "dC"), (bwd.ddelta, "ddt")] {
                     check(tensor, name);
                 }

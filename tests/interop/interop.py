@@ -108,10 +108,15 @@ def main():
     model.save_pretrained(work / "saved")
     run("import", "--hf-model", work / "saved", "--checkpoint-path", work / "again", "--not-strict")
     run("export", "--checkpoint-path", work / "again", "--hf-path", work / "back")
-    back = tensors(work / "back")
+    saved, back = tensors(work / "saved"), tensors(work / "back")
+    check("what transformers saves is read and comes back in name, type and value",
+          saved.keys() == back.keys() and all(
+              v.dtype == back[n].dtype and torch.equal(v, back[n]) for n, v in saved.items()))
     wanted = {n: v for n, v in before.items() if not n.startswith("mtp.")}
-    check("what transformers saves is read: names and values",
-          wanted.keys() == back.keys() and all(torch.equal(v.float(), back[n].float()) for n, v in wanted.items()))
+    check("it has the names of the files without mtp.*", wanted.keys() == saved.keys())
+    # In bf16 transformers narrows A_log and D, which the files have in f32.
+    check("and their values, rounded to the types that transformers uses",
+          all(torch.equal(v.to(saved[n].dtype), saved[n]) for n, v in wanted.items()))
 
     adapters(args, run, work, after)
 
@@ -124,9 +129,10 @@ def adapters(args, run, work, base):
         reread(model, base)
         return model
 
+    # peft refuses out_proj and conv1d of Mamba models; adapters of out_proj reach transformers only merged.
     config = LoraConfig(
         r=3, lora_alpha=6, lora_dropout=0.0, task_type="CAUSAL_LM",
-        target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "in_proj", "out_proj", "up_proj", "down_proj"],
+        target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "in_proj", "up_proj", "down_proj"],
         target_parameters=["mixer.experts.up_proj", "mixer.experts.down_proj"],
     )
     model = get_peft_model(fresh(), config)

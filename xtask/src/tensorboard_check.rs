@@ -29,7 +29,7 @@ impl TensorboardCheck {
         remove_folder(&run_folder)?;
         let text = folder.join("text.txt");
         let line = |i: usize| format!("{i} and {} are {}\n{}", i % 7, i + i % 7, if i % 9 == 0 { "\n" } else { "" });
-        write_file(&text, &(0..3000).map(line).collect::<String>())?;
+        write_file(&text, (0..3000).map(line).collect::<String>())?;
         for stop in ["train.exit_interval=3", "train.exit_interval=null"] {
             let mut train = cargo();
             train.args(["run", "--release", "--quiet", "--package", "lightning-train", "--", "train"]);

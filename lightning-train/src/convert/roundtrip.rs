@@ -1,7 +1,7 @@
 //! In and out again, and the comparison with the source.
 
 use super::args::{ExportArgs, ImportArgs, RoundtripArgs};
-use super::{ConvertError, Weights, export, import};
+use super::{Weights, export, import};
 use crate::cli::{Exit, Failure};
 use crate::verify::same::compare;
 use std::path::Path;
@@ -41,7 +41,7 @@ pub fn roundtrip(args: RoundtripArgs) -> Result<(), Failure> {
         no_progress: args.no_progress || args.json,
         json: args.json,
     })?;
-    let open = |path: &Path| Weights::open(path).map_err(ConvertError::from);
+    let open = |path: &Path| Weights::open(path);
     let result = compare(&open(&source)?, &open(Path::new(&args.hf_path))?)?;
     if args.json {
         let mut value = imported.census.to_json();

@@ -24,8 +24,13 @@ pub fn family_member(scale: usize) -> ModelConfig {
     ModelConfig {
         vocab: part(131_072, 64),
         hidden: part(2560, 16),
-        attention: Some(AttentionConfig { heads: part(64, 4), kv_heads: 2, head_dim: part(512, 4) }),
-        mamba: Some(MambaConfig { heads: part(256, 8), head_dim: part(256, 4), state: part(256, 4), ..mamba }),
+        attention: Some(AttentionConfig { heads: part(64, 4) / 2 * 2, kv_heads: 2, head_dim: part(512, 4) }),
+        mamba: Some(MambaConfig {
+            heads: part(256, 8) / mamba.groups * mamba.groups,
+            head_dim: part(256, 4),
+            state: part(256, 4),
+            ..mamba
+        }),
         moe: Some(MoeConfig { expert_width: part(1792, 8), shared_width: part(3584, 16), ..moe }),
         ..full
     }
@@ -123,5 +128,19 @@ impl Words {
     fn finite(&mut self, dtype: Dtype) -> u64 {
         let mask = if dtype == Dtype::BF16 { 0xBFFF_BFFF_BFFF_BFFF } else { 0xBFFF_FFFF_BFFF_FFFF };
         self.next() & mask
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_divisor_gives_a_possible_model_with_all_tensors() {
+        for scale in 1..300 {
+            let model = family_member(scale);
+            model.check().unwrap_or_else(|e| panic!("{scale}: {e}"));
+            assert_eq!(Layout::new(&model).tensor_count(), 6513);
+        }
     }
 }

@@ -72,7 +72,8 @@ impl Run<'_> {
         }
         text += &format!("  ({} tokens, {})", losses.tokens[0], duration(start.elapsed()));
         self.console.say(&text);
-        self.events.write(self.state.iteration, &record, "validation/")?;
-        self.metrics.write(&record)
+        let events = self.events.write(self.state.iteration, &record, "validation/");
+        let written = events.and_then(|()| self.metrics.write(&record));
+        written.map_err(|failure| self.save_what_can_be_saved(failure))
     }
 }
