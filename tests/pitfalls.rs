@@ -18,9 +18,7 @@ fn objective(scale: LossScale, aux: f64) -> Objective {
 fn rolled(values: &[i32], documents: &[(usize, usize)]) -> Vec<i32> {
     let mut out = vec![0; values.len()];
     for &(start, end) in documents {
-        for t in start..end - 1 {
-            out[t] = values[t + 1];
-        }
+        out[start..end - 1].copy_from_slice(&values[start + 1..end]);
     }
     out
 }
