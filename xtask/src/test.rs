@@ -94,7 +94,10 @@ fn tests() -> Result<()> {
 
 /// Another verb of this program, as a process of its own so that its output reads as if typed.
 fn verb(name: &str, arguments: &[&str]) -> Result<()> {
-    let program =
+    // The tests may have built this program anew; the system then names the running file with a suffix.
+    let running =
         std::env::current_exe().map_err(|e| Failure::new(format!("cannot find this program's own file: {e}")))?;
+    let running = running.display().to_string();
+    let program = running.strip_suffix(" (deleted)").unwrap_or(&running);
     run(Command::new(program).arg(name).args(arguments).current_dir(root()))
 }
