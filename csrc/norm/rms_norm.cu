@@ -21,6 +21,7 @@
 // of it in registers from the statistics to the result. Columns beyond what fits are read again, from L2.
 // Rows that are not 16-byte aligned (odd h, odd strides) go element by element, still coalesced.
 #include "lightning/kernel.cuh"
+#include "lightning/params/norm.h"
 #include "lightning/pack.cuh"
 #include "lightning/reduce.cuh"
 

@@ -4,6 +4,7 @@
 //
 // Launch: rms_norm_fwd_naive_*: ceil(t / 128) blocks.  rms_norm_bwd_naive_*: ceil(max(t, h) / 128) blocks.
 #include "lightning/kernel.cuh"
+#include "lightning/params/norm.h"
 #include "lightning/pack.cuh"
 
 namespace lightning {

@@ -15,6 +15,12 @@ pub trait Device {
     /// What the device reports, with the operation that was running.
     fn run(&mut self, program: &Program) -> Result<(), CoreError>;
 
+    /// Executes the operation with this index alone and waits for it, so that its results can be looked at.
+    ///
+    /// # Errors
+    /// As [`Device::run`].
+    fn run_node(&mut self, program: &Program, node: usize) -> Result<(), CoreError>;
+
     /// Copies `bytes` from the host into a contiguous tensor. `buffers` is the table of the program that the handle
     /// belongs to, or the model's persistent table.
     ///
@@ -101,4 +107,13 @@ pub trait Device {
             }
         }
     }
+}
+
+/// Holds the size of a host buffer against the tensor that it is copied to or from.
+pub(crate) fn check_host_buffer(buffers: &[Buffer], tensor: Tensor, found: usize) -> Result<(), CoreError> {
+    if found == tensor.bytes() {
+        return Ok(());
+    }
+    let name = &buffers[tensor.buffer.0 as usize].name;
+    Err(CoreError::HostBuffer { tensor: name.clone(), expected: tensor.bytes(), found })
 }

@@ -47,6 +47,13 @@ pub enum CoreError {
         /// Bytes that the plan needs there.
         bytes: usize,
     },
+    /// A device cannot be used, or failed while it worked.
+    Device {
+        /// What was being done.
+        doing: String,
+        /// What went wrong and what to try.
+        reason: String,
+    },
     /// A host buffer does not fit the tensor that it is copied to or from.
     HostBuffer {
         /// Tensor on the device.
@@ -77,6 +84,7 @@ impl fmt::Display for CoreError {
             Self::OutOfMemory { space, bytes } => {
                 write!(f, "cannot allocate {bytes} bytes for {space}; use a smaller micro-batch or sequence length")
             }
+            Self::Device { doing, reason } => write!(f, "{doing}: {reason}"),
             Self::HostBuffer { tensor, expected, found } => {
                 write!(f, "tensor `{tensor}` holds {expected} bytes but the host buffer holds {found}")
             }

@@ -4,7 +4,8 @@
 //! * [`config`] says what a model is; [`layout`] lists its parameters.
 //! * [`model`] is the model: every block's forward and backward side by side, recorded into a program.
 //! * [`ops`] are the operations, each with its formula, contract and CPU kernel.
-//! * [`program`] records, checks and places; [`device`] executes; [`cpu`] is the device that runs anywhere.
+//! * [`program`] records, checks and places; [`device`] executes; [`cpu`] is the device that runs anywhere, `gpu`
+//!   (feature `gpu`) launches CUDA kernels.
 //! * [`optim`] is AdamW, its schedules and the step control.
 //!
 //! Without the feature `std` the crate is `no_std` + `alloc` and runs on the calling thread.
@@ -18,6 +19,8 @@ pub mod cpu;
 pub mod device;
 pub mod element;
 pub mod error;
+#[cfg(feature = "gpu")]
+pub mod gpu;
 pub mod layout;
 pub mod model;
 pub mod ops;

@@ -40,6 +40,7 @@ fn generate(header: &Path) -> Result<String> {
         .header(header.to_string_lossy())
         // Plain comments of the header become the documentation.
         .clang_args(["-x", "c", "-std=c11", "-fparse-all-comments"])
+        .clang_arg(format!("-I{}", header.ancestors().nth(2).unwrap_or(header).display()))
         .clang_arg(format!("-isystem{}", compiler_headers()?.display()))
         .raw_line(HEAD)
         .disable_header_comment()

@@ -4,7 +4,7 @@
 //   LIGHTNING_KERNEL(name, Params, dtype, threads, min_blocks, dynamic_shared) { ... uses p ... }
 //
 //   name            symbol, and key of the kernel table; ends in the dtype where there is more than one
-//   Params          parameter block of params.h, passed by value as p
+//   Params          parameter block of params/FAMILY.h (which the source includes), passed by value as p
 //   dtype           bf16 or f32: the activation type; any: the kernel has only one form
 //   threads         threads of a block, a multiple of 32 (a number, not a name)
 //   min_blocks      blocks that must fit on one multiprocessor: bounds the registers
@@ -13,7 +13,7 @@
 // A file NAME.cu is compiled for every architecture; NAME.sm_90a.cu for that one alone.
 #pragma once
 
-#include "lightning/params.h"
+#include "lightning/params/abi.h"
 
 #define LIGHTNING_KERNEL(name, Params, dtype, threads, min_blocks, dynamic_shared) \
   extern "C" __global__ void __launch_bounds__(threads, min_blocks) name(const __grid_constant__ Params p)

@@ -103,12 +103,12 @@ impl CpuDevice {
         self.threads
     }
 
-    fn execute(&mut self, program: &Program, observer: &mut dyn FnMut(usize)) {
+    fn execute(&mut self, program: &Program, range: core::ops::Range<usize>, observer: &mut dyn FnMut(usize)) {
         let workers = Workers::new(&mut self.scratch, self.threads);
         let bases = core::array::from_fn(|i| self.regions[i].base());
-        for (index, node) in program.nodes.iter().enumerate() {
+        for index in range {
             let cpu = Cpu::new(&program.buffers, bases, workers);
-            node.op.run_cpu(&cpu);
+            program.nodes[index].op.run_cpu(&cpu);
             observer(index);
         }
     }
@@ -116,13 +116,22 @@ impl CpuDevice {
     /// Runs a program and calls `observer` with the index of each operation after it finished (for timing, or to look
     /// for the first non-finite value).
     pub fn run_observed(&mut self, program: &Program, mut observer: impl FnMut(usize) + Send) {
+        self.run_range(program, 0..program.nodes.len(), &mut observer);
+    }
+
+    fn run_range(
+        &mut self,
+        program: &Program,
+        range: core::ops::Range<usize>,
+        observer: &mut (dyn FnMut(usize) + Send),
+    ) {
         #[cfg(feature = "std")]
         if let Some(pool) = self.pool.take() {
-            pool.install(|| self.execute(program, &mut observer));
+            pool.install(|| self.execute(program, range, observer));
             self.pool = Some(pool);
             return;
         }
-        self.execute(program, &mut observer);
+        self.execute(program, range, observer);
     }
 
     fn locate(&self, buffers: &[Buffer], tensor: Tensor) -> Result<(usize, core::ops::Range<usize>), CoreError> {
@@ -143,25 +152,22 @@ impl Device for CpuDevice {
         Ok(())
     }
 
+    fn run_node(&mut self, program: &Program, node: usize) -> Result<(), CoreError> {
+        self.run_range(program, node..node + 1, &mut |_| {});
+        Ok(())
+    }
+
     fn write(&mut self, buffers: &[Buffer], tensor: Tensor, bytes: &[u8]) -> Result<(), CoreError> {
-        check_host_buffer(buffers, tensor, bytes.len())?;
+        crate::device::check_host_buffer(buffers, tensor, bytes.len())?;
         let (space, range) = self.locate(buffers, tensor)?;
         self.regions[space].bytes_mut()[range].copy_from_slice(bytes);
         Ok(())
     }
 
     fn read(&self, buffers: &[Buffer], tensor: Tensor, bytes: &mut [u8]) -> Result<(), CoreError> {
-        check_host_buffer(buffers, tensor, bytes.len())?;
+        crate::device::check_host_buffer(buffers, tensor, bytes.len())?;
         let (space, range) = self.locate(buffers, tensor)?;
         bytes.copy_from_slice(&self.regions[space].bytes()[range]);
         Ok(())
     }
-}
-
-fn check_host_buffer(buffers: &[Buffer], tensor: Tensor, found: usize) -> Result<(), CoreError> {
-    if found == tensor.bytes() {
-        return Ok(());
-    }
-    let name = &buffers[tensor.buffer.0 as usize].name;
-    Err(CoreError::HostBuffer { tensor: name.to_string(), expected: tensor.bytes(), found })
 }

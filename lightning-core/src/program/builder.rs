@@ -8,6 +8,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Number of the next program that is placed; 0 is one that never was.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Buffers that outlive a program: parameters, gradients, optimizer, inputs and state. Every program of a model starts
 /// from the same table, so that their handles mean the same bytes.
@@ -112,6 +116,7 @@ impl Builder {
     /// The list as it is, for passes that rewrite it before it is placed.
     pub fn record(self, name: &'static str) -> Program {
         Program {
+            id: 0,
             name,
             buffers: self.buffers,
             nodes: self.nodes,
@@ -130,6 +135,7 @@ impl Program {
     /// operands.
     pub fn place(&mut self) -> Result<(), CoreError> {
         self.check()?;
+        self.id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         self.find_lifetimes();
         let persistent = self.buffers.iter().take_while(|b| b.space != Space::Arena).count();
         self.arena_bytes = placement::place(&mut self.buffers[persistent..]);

@@ -96,6 +96,8 @@ pub struct Node {
 /// A finished, placed list of operations.
 #[derive(Debug, Clone)]
 pub struct Program {
+    /// See [`Program::id`].
+    id: u64,
     /// What the program does (`train_first`, `optimizer`, `evaluate`, ...).
     pub name: &'static str,
     /// Persistent buffers first (the same in every program of a model), then arena buffers.
@@ -111,6 +113,12 @@ pub struct Program {
 }
 
 impl Program {
+    /// Distinguishes programs: a new number whenever a program is placed. Devices keep what they prepared under it, so a
+    /// program whose operations change must be placed again.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
     /// The output with this name.
     pub fn output(&self, name: &str) -> Option<Tensor> {
         self.outputs.iter().find(|(n, _)| n == name).map(|(_, t)| *t)

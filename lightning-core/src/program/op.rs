@@ -38,6 +38,10 @@ pub trait Operation {
     fn cpu_scratch(&self) -> usize {
         0
     }
+    /// Bytes of workspace that the operation needs on the GPU device, beyond its operands.
+    fn gpu_scratch(&self) -> usize {
+        0
+    }
 }
 
 macro_rules! operations {
@@ -75,6 +79,10 @@ macro_rules! operations {
             /// See [`Operation::cpu_scratch`].
             pub fn cpu_scratch(&self) -> usize {
                 match self { $(Self::$name(op) => op.cpu_scratch()),+ }
+            }
+            /// See [`Operation::gpu_scratch`].
+            pub fn gpu_scratch(&self) -> usize {
+                match self { $(Self::$name(op) => op.gpu_scratch()),+ }
             }
             /// Executes the operation on the CPU device.
             pub(crate) fn run_cpu(&self, cpu: &Cpu<'_>) {

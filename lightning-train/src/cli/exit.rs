@@ -73,6 +73,7 @@ impl From<CoreError> for Failure {
             CoreError::Config { .. } | CoreError::Pattern { .. } => Exit::Usage,
             CoreError::OutOfMemory { .. } => Exit::OutOfMemory,
             CoreError::Input { .. } => Exit::Invalid,
+            CoreError::Device { .. } => Exit::Device,
             _ => Exit::Unexpected,
         };
         Self { exit, message: error.to_string() }

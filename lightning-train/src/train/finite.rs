@@ -52,11 +52,8 @@ impl NotFinite {
 /// # Errors
 /// What the device reports.
 pub fn first_not_finite(engine: &mut Engine, program: &Program) -> Result<Option<NotFinite>, CoreError> {
-    let mut single = Program { nodes: Vec::with_capacity(1), ..program.clone() };
     for (index, node) in program.nodes.iter().enumerate() {
-        single.nodes.clear();
-        single.nodes.push(node.clone());
-        engine.device.run(&single)?;
+        engine.device.run_node(program, index)?;
         let mut written = Vec::new();
         node.op.operands(&mut |name, tensor, access| {
             if access != Access::Read && tensor.dtype != DType::I32 && !tensor.is_empty() {

@@ -1,0 +1,4 @@
+// Parameter blocks: matrix products (csrc/gemm/). Conventions: ../params.h.
+#pragma once
+
+#include "lightning/params/abi.h"

@@ -1,0 +1,67 @@
+//! Residual add and RMSNorm: csrc/norm/rms_norm.cu.
+
+use super::GpuKernel;
+use crate::error::CoreError;
+use crate::gpu::Lowering;
+use crate::ops::{RmsNormBwd, RmsNormFwd};
+use kernels_sys::{RmsNormBwdDwParams, RmsNormBwdParams, RmsNormFwdParams};
+
+/// Rows that a block takes at least before more blocks stop paying: four blocks per multiprocessor are enough.
+fn row_grid(gpu: &Lowering<'_>, rows: usize) -> usize {
+    rows.min(4 * gpu.multiprocessors())
+}
+
+impl GpuKernel for RmsNormFwd {
+    fn lower(&self, gpu: &mut Lowering<'_>) -> Result<(), CoreError> {
+        let stride = |t: Option<crate::tensor::Tensor>| t.map_or(0, |t| t.ld as i64);
+        let params = RmsNormFwdParams {
+            x: gpu.address(self.x),
+            b: gpu.optional(self.branch),
+            x_out: gpu.optional(self.x_out),
+            y: gpu.address(self.y),
+            w: gpu.address(self.w),
+            rstd: gpu.address(self.rstd),
+            x_stride: self.x.ld as i64,
+            b_stride: stride(self.branch),
+            x_out_stride: stride(self.x_out),
+            y_stride: self.y.ld as i64,
+            t: self.x.rows as i64,
+            h: self.x.cols as i32,
+            eps: self.eps as f32,
+        };
+        gpu.launch_for("rms_norm_fwd", self.y.dtype, row_grid(gpu, self.x.rows), params)
+    }
+}
+
+impl GpuKernel for RmsNormBwd {
+    fn lower(&self, gpu: &mut Lowering<'_>) -> Result<(), CoreError> {
+        // The partial sums have a row for as many tokens as the processor sums at a time.
+        let block_tokens = self.dy.rows.div_ceil(self.partial.rows).max(1);
+        let blocks = self.dy.rows.div_ceil(block_tokens);
+        let params = RmsNormBwdParams {
+            dy: gpu.address(self.dy),
+            x: gpu.address(self.x),
+            w: gpu.address(self.w),
+            rstd: gpu.address(self.rstd),
+            d_res: gpu.address(self.dx),
+            dw_partial: gpu.address(self.partial),
+            dy_stride: self.dy.ld as i64,
+            x_stride: self.x.ld as i64,
+            d_res_stride: self.dx.ld as i64,
+            t: self.dy.rows as i64,
+            h: self.dy.cols as i32,
+            block_tokens: block_tokens as i32,
+            accumulate: i32::from(self.accumulate_dx),
+            reserved: 0,
+        };
+        gpu.launch_for("rms_norm_bwd", self.dy.dtype, blocks, params)?;
+        let params = RmsNormBwdDwParams {
+            dw_partial: gpu.address(self.partial),
+            dw: gpu.address(self.dw),
+            blocks: blocks as i64,
+            h: self.dy.cols as i32,
+            accumulate: i32::from(self.accumulate_dw),
+        };
+        gpu.launch("rms_norm_bwd_dw", self.dy.cols.div_ceil(32), params)
+    }
+}

@@ -1,0 +1,84 @@
+//! Copies to the device that the host does not wait for: bytes go through a page-locked ring of two halves, and a half is
+//! used again only when the copies out of it are done.
+
+use super::driver::{Doing, Driver, PinnedMemory};
+use crate::error::CoreError;
+use alloc::string::{String, ToString};
+use cudarc::driver::{result, sys};
+
+/// Smallest half of the ring.
+const SMALLEST_HALF: usize = 1 << 20;
+
+struct Half {
+    memory: PinnedMemory,
+    used: usize,
+    /// Recorded behind the last copy out of this half.
+    copied: sys::CUevent,
+}
+
+/// The ring.
+pub(super) struct Staging {
+    halves: [Half; 2],
+    current: usize,
+}
+
+fn doing() -> String {
+    "copying to the device".to_string()
+}
+
+impl Staging {
+    /// A ring whose halves hold the inputs of one micro-batch at least.
+    pub fn new(input_bytes: usize) -> Result<Self, CoreError> {
+        let half = || -> Result<Half, CoreError> {
+            let memory = PinnedMemory::new(input_bytes.next_multiple_of(256).max(SMALLEST_HALF))?;
+            let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+            Ok(Half { memory, used: 0, copied: result::event::create(flags).doing(doing)? })
+        };
+        Ok(Self { halves: [half()?, half()?], current: 0 })
+    }
+
+    /// Copies `bytes` to a device address, in the order of the stream. The host may change them when this returns.
+    pub fn copy(&mut self, driver: &Driver, mut address: u64, mut bytes: &[u8]) -> Result<(), CoreError> {
+        while !bytes.is_empty() {
+            let half = &mut self.halves[self.current];
+            let room = half.memory.bytes - half.used;
+            if room == 0 {
+                self.turn(driver)?;
+                continue;
+            }
+            let (part, rest) = bytes.split_at(bytes.len().min(room));
+            // SAFETY: the part fits behind what is used of this half, which nothing reads before the copy is done: the
+            // half starts from 0 again only after its event.
+            unsafe {
+                let pinned = core::slice::from_raw_parts_mut(half.memory.pointer.add(half.used), part.len());
+                pinned.copy_from_slice(part);
+                result::memcpy_htod_async(address, pinned, driver.stream).doing(doing)?;
+            }
+            half.used += part.len();
+            address += part.len() as u64;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Leaves the full half and waits until the other one may be written.
+    fn turn(&mut self, driver: &Driver) -> Result<(), CoreError> {
+        // SAFETY: events and stream are ours; an event that was never recorded counts as done.
+        unsafe {
+            result::event::record(self.halves[self.current].copied, driver.stream).doing(doing)?;
+            self.current ^= 1;
+            result::event::synchronize(self.halves[self.current].copied).doing(doing)?;
+        }
+        self.halves[self.current].used = 0;
+        Ok(())
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        for half in &self.halves {
+            // SAFETY: created in `new`, destroyed once.
+            let _ = unsafe { result::event::destroy(half.copied) };
+        }
+    }
+}
