@@ -12,7 +12,7 @@ mod lower;
 mod ops;
 mod staging;
 
-pub use driver::{DeviceInfo, devices};
+pub use driver::{DeviceInfo, devices, usable};
 pub use lower::{Grid, Lowering};
 pub use ops::GpuKernel;
 

@@ -3,6 +3,7 @@
 use argh::FromArgs;
 
 use super::argv::{Flag, Takes};
+use crate::config::choices::DeviceKind;
 
 use Takes::{LauncherSwitch, LauncherValue, Settings, Switch, Value};
 
@@ -251,6 +252,9 @@ pub struct VerifyParityArgs {
     /// lower clamp of the Mamba time step; 0.001 for values that Hugging Face's own code computed
     #[argh(option, arg_name = "x")]
     pub dt_min: Option<f64>,
+    /// cpu (default), cuda or sim; a GPU computes in bf16
+    #[argh(option, arg_name = "name", default = "DeviceKind::Cpu")]
+    pub device: DeviceKind,
     /// threads of the processor
     #[argh(option, arg_name = "n")]
     pub threads: Option<usize>,
@@ -266,6 +270,7 @@ pub const VERIFY_PARITY_FLAGS: &[Flag] = &[
     Flag::new("grads", Value),
     Flag::with("dtype", &["torch-dtype"], Value),
     Flag::new("dt-min", Value),
+    Flag::new("device", Value),
     Flag::new("threads", Value),
     Flag::new("json", Switch),
 ];
@@ -292,6 +297,9 @@ pub struct BenchStepArgs {
     /// f32, bf16 or f64
     #[argh(option, default = "String::from(\"f32\")", arg_name = "type")]
     pub dtype: String,
+    /// cpu (default) or cuda; a GPU computes in bf16
+    #[argh(option, arg_name = "name", default = "DeviceKind::Cpu")]
+    pub device: DeviceKind,
     /// threads of the processor
     #[argh(option, arg_name = "n")]
     pub threads: Option<usize>,
@@ -307,6 +315,7 @@ pub const BENCH_STEP_FLAGS: &[Flag] = &[
     Flag::with("batch", &["mb"], Value),
     Flag::with("seq", &["sl"], Value),
     Flag::new("dtype", Value),
+    Flag::new("device", Value),
     Flag::new("threads", Value),
     Flag::new("json", Switch),
 ];

@@ -419,10 +419,12 @@ section! {
 section! {
     /// Where the run executes.
     pub struct DeviceSection {
-        /// Processor or GPU.
-        kind: DeviceKind = DeviceKind::Cpu,
+        /// Processor, GPU, or virtual GPU.
+        kind: DeviceKind = DeviceKind::Auto,
         /// Threads of the processor; null is all. Results do not depend on it.
         threads: Option<usize> = None,
+        /// Run every program of a GPU as one CUDA graph; without, launch by launch. Results do not depend on it.
+        cuda_graph: bool = true,
     }
 }
 

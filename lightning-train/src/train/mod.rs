@@ -6,6 +6,7 @@ pub mod console;
 pub mod corpus;
 pub mod data;
 mod ending;
+pub mod device;
 pub mod engine;
 pub mod finite;
 pub mod flops;

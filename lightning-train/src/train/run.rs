@@ -4,7 +4,8 @@ use super::anomaly::History;
 use super::batches::Batches;
 use super::console::Console;
 use super::data::{self, RunData};
-use super::engine::{Engine, LossSums, available_threads};
+use super::device::DeviceChoice;
+use super::engine::{Engine, LossSums};
 use super::metrics::MetricsFile;
 use super::sample::{SampleSettings, Sampler};
 use super::start::{Folders, cannot_write, start};
@@ -31,16 +32,18 @@ use std::path::{Path, PathBuf};
 pub fn train(request: TrainRequest) -> Result<(), Failure> {
     let config = &request.resolved.config;
     let stop = Stop::install(config.train.exit_signal_handler, settings::time_limit(config)?)?;
-    let threads = config.device.threads.unwrap_or_else(available_threads);
+    let choice = DeviceChoice::of(config)?;
+    let threads = choice.threads();
     let spec = settings::model_spec(config)?;
+    choice.refuse_dtype(spec.precision.act)?;
     let adam = settings::adam(config)?;
     crate::plan::refuse_what_does_not_fit(config)?;
     let mut say = |text: &str| eprintln!("{text}");
     let data = data::open_unless_stopped(config, threads, &stop, &mut say)?;
     stop.check("data preparation")?;
     let folders = Folders::open(config)?;
-    let sampler = sampler(config, &spec, &data, threads)?;
-    let mut engine = Engine::new(spec, Some(&adam), threads, Trace::Off)?;
+    let sampler = sampler(config, &spec, &data, &choice)?;
+    let mut engine = Engine::new(spec, Some(&adam), &choice, Trace::Off)?;
     let state = start(config, &folders, &mut engine, &data, &stop)?;
     stop.check("the start")?;
     stop.has_state();
@@ -55,7 +58,7 @@ pub fn train(request: TrainRequest) -> Result<(), Failure> {
     let events = EventWriter::create(&tensorboard, state.iteration, WallClock::default())?;
     let card = (data.describe(), describe_model(&engine));
     let mut card = RunCard::begin(&folder, &request, &run_config, card.0, card.1, resumed, &mut clock)?;
-    announce(config, &engine, sampler.as_ref(), &folder, threads);
+    announce(config, &engine, sampler.as_ref(), &folder);
     let console = Console::new(state.iteration, config.train.train_iters, config.logger.log_interval);
     let mut run = Run {
         micro_batches: settings::micro_batches(config)?,
@@ -96,7 +99,7 @@ fn sampler(
     config: &RunConfig,
     spec: &lightning_core::model::ModelSpec,
     data: &RunData,
-    threads: usize,
+    choice: &DeviceChoice,
 ) -> Result<Option<Sampler>, Failure> {
     let l = &config.logger;
     let Some(every) = l.sample_interval.filter(|n| *n > 0) else { return Ok(None) };
@@ -111,10 +114,10 @@ fn sampler(
         prompt: l.sample_prompt.clone(),
         seed: config.rng.seed,
     };
-    Sampler::new(spec, settings, tokenizer, threads).map(Some)
+    Sampler::new(spec, settings, tokenizer, choice).map(Some)
 }
 
-fn announce(config: &RunConfig, engine: &Engine, sampler: Option<&Sampler>, folder: &Path, threads: usize) {
+fn announce(config: &RunConfig, engine: &Engine, sampler: Option<&Sampler>, folder: &Path) {
     eprintln!(
         "model: {} parameters in {} tensors, {} layers, {}, {} loss heads, {:.0} MB planned",
         engine.model.layout.element_count(),
@@ -131,7 +134,7 @@ fn announce(config: &RunConfig, engine: &Engine, sampler: Option<&Sampler>, fold
         true => "per token of the global batch",
         false => "mean of micro-batch means",
     };
-    eprintln!("loss: {loss}; {threads} threads; run folder {}", folder.display());
+    eprintln!("loss: {loss}; {}; run folder {}", engine.device.describe(), folder.display());
     if config.train.overfit_batch {
         eprintln!("overfitting the first batch: the loss must fall to almost nothing");
     }

@@ -3,6 +3,7 @@
 //! Every token is a whole forward pass over the window: correct and slow, which is what a look at a run every few hundred
 //! steps needs. The training engine is only read, so samples change no bit of a run.
 
+use super::device::DeviceChoice;
 use super::engine::Engine;
 use crate::cli::{Exit, Failure};
 use lightning_core::device::Device;
@@ -43,7 +44,7 @@ impl Sampler {
         spec: &ModelSpec,
         settings: SampleSettings,
         tokenizer: &TextTokenizer,
-        threads: usize,
+        choice: &DeviceChoice,
     ) -> Result<Self, Failure> {
         let eos = tokenizer.eos()? as i32;
         let mut prompt = vec![eos];
@@ -67,7 +68,7 @@ impl Sampler {
             ..spec.clone()
         };
         let vocab = spec.config.vocab.min(tokenizer.vocab_size() as usize);
-        let engine = Engine::new(spec, None, threads, Trace::Full)?;
+        let engine = Engine::new(spec, None, choice, Trace::Full)?;
         Ok(Self { engine, settings, prompt, eos, vocab })
     }
 
