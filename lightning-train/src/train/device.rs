@@ -78,7 +78,9 @@ impl DeviceChoice {
         match self {
             Self::Gpu(_) if act != DType::BF16 => Err(Failure::new(
                 Exit::Usage,
-                format!("{act}: a GPU computes in bf16; ask for bf16 (a bf16 mixed precision, --dtype bf16) or use --device cpu"),
+                format!(
+                    "{act}: a GPU computes in bf16; ask for bf16 (a bf16 mixed precision, --dtype bf16) or use --device cpu"
+                ),
             )),
             _ => Ok(()),
         }
@@ -174,11 +176,7 @@ impl AnyDevice {
     ///
     /// # Errors
     /// What the device reports.
-    pub fn run_observed(
-        &mut self,
-        program: &Program,
-        mut observer: impl FnMut(usize) + Send,
-    ) -> Result<(), CoreError> {
+    pub fn run_observed(&mut self, program: &Program, mut observer: impl FnMut(usize) + Send) -> Result<(), CoreError> {
         match self {
             Self::Cpu(cpu) => cpu.run_observed(program, observer),
             Self::Gpu(gpu) => {

@@ -82,7 +82,12 @@ impl Engine {
     ///
     /// # Errors
     /// Impossible sizes, or memory that the system refuses.
-    pub fn new(spec: ModelSpec, adam: Option<&AdamConfig>, choice: &DeviceChoice, trace: Trace) -> Result<Self, CoreError> {
+    pub fn new(
+        spec: ModelSpec,
+        adam: Option<&AdamConfig>,
+        choice: &DeviceChoice,
+        trace: Trace,
+    ) -> Result<Self, CoreError> {
         let model = Model::new(spec)?;
         let trains = model.spec.training != Training::Off;
         let record = |kind| model.micro_batch(kind, trace);

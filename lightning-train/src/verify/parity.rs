@@ -6,8 +6,8 @@
 //! dt_bias, sums of cancelling terms).
 
 use crate::cli::{Exit, Failure, VerifyParityArgs};
-use crate::hf::{HfConfig, TensorFiles};
 use crate::config::choices::DeviceKind;
+use crate::hf::{HfConfig, TensorFiles};
 use crate::train::device::DeviceChoice;
 use crate::train::engine::Engine;
 use lightning_core::config::ModelConfig;
