@@ -65,6 +65,9 @@ pub struct TrainArgs {
     /// checkpoints to continue from
     #[argh(option, arg_name = "dir")]
     pub load_dir: Option<String>,
+    /// refuse a checkpoint without the optimizer states that are asked for
+    #[argh(switch)]
+    pub strict: bool,
     /// folder for checkpoints
     #[argh(option, arg_name = "dir")]
     pub save_dir: Option<String>,
@@ -150,6 +153,7 @@ pub const TRAIN_FLAGS: &[Flag] = &[
     Flag::new("sample", Settings(&["logger.sample_interval"])),
     Flag::new("overfit-batch", Switch),
     Flag::new("check-finite", Switch),
+    Flag::new("strict", Switch),
     Flag::with("tensor-model-parallel-size", &["tp"], Settings(&["model.tensor_model_parallel_size"])),
     Flag::with("pipeline-model-parallel-size", &["pp"], Settings(&["model.pipeline_model_parallel_size"])),
     Flag::with("context-parallel-size", &["cp"], Settings(&["model.context_parallel_size"])),

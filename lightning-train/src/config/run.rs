@@ -242,6 +242,9 @@ section! {
         load_optim: bool = true,
         /// Load random states.
         load_rng: bool = true,
+        /// Refuse a checkpoint that was saved without the optimizer states that are asked for; else they start fresh, and the
+        /// log says so once.
+        strict: bool = false,
         /// Keep this many of the latest checkpoints; null keeps all.
         most_recent_k: Option<u64> = None,
         /// Keep every checkpoint whose step is a multiple of this, whatever `most_recent_k` says.

@@ -20,16 +20,30 @@ use crate::records::expert_matrix::ExpertMatrix;
 use crate::records::run_card::RunCard;
 use crate::records::tensorboard::EventWriter;
 use lightning_core::model::Trace;
+use lightning_data::{Accounting, BatchSource};
 use lightning_data::prefetch::BatchRequest;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a run takes from outside, so that a test can put something else in its place.
+pub(super) struct Surroundings {
+    /// Time stamps.
+    pub(super) clock: fn() -> WallClock,
+    /// Stands between the data and the loop.
+    pub(super) batches: fn(Arc<dyn BatchSource>) -> Arc<dyn BatchSource>,
+}
 
 /// Trains: opens the data, builds or loads the model, and runs steps until the end, a signal or a numerical stop.
 ///
 /// # Errors
 /// Every failure with its exit code; checkpoints that are complete stay.
 pub fn train(request: TrainRequest) -> Result<(), Failure> {
+    train_in(request, &Surroundings { clock: WallClock::default, batches: |source| source })
+}
+
+pub(super) fn train_in(request: TrainRequest, surroundings: &Surroundings) -> Result<(), Failure> {
     let config = &request.resolved.config;
     let stop = Stop::install(config.train.exit_signal_handler, settings::time_limit(config)?)?;
     let choice = DeviceChoice::of(config)?;
@@ -39,7 +53,8 @@ pub fn train(request: TrainRequest) -> Result<(), Failure> {
     let adam = settings::adam(config)?;
     crate::plan::refuse_what_does_not_fit(config)?;
     let mut say = |text: &str| eprintln!("{text}");
-    let data = data::open_unless_stopped(config, threads, &stop, &mut say)?;
+    let mut data = data::open_unless_stopped(config, threads, &stop, &mut say)?;
+    data.train = (surroundings.batches)(data.train);
     stop.check("data preparation")?;
     let folders = Folders::open(config)?;
     let sampler = sampler(config, &spec, &data, &choice)?;
@@ -52,11 +67,12 @@ pub fn train(request: TrainRequest) -> Result<(), Failure> {
     let config_path = folder.join("run_config.toml");
     fs::write(&config_path, &run_config).map_err(|e| cannot_write(&config_path, &e))?;
     let resumed = (state.iteration > 0).then_some(state.iteration);
-    let metrics = MetricsFile::open(&folder.join("metrics.jsonl"), resumed)?;
-    let mut clock = WallClock::default();
+    let sources = data.train.source_names();
+    let metrics = MetricsFile::open(&folder.join("metrics.jsonl"), resumed, &sources)?;
+    let mut clock = (surroundings.clock)();
     let tensorboard = config.logger.tensorboard_dir.as_ref().map_or_else(|| folder.join("tensorboard"), PathBuf::from);
-    let events = EventWriter::create(&tensorboard, state.iteration, WallClock::default())?;
-    let card = (data.describe(), describe_model(&engine));
+    let events = EventWriter::create(&tensorboard, state.iteration, (surroundings.clock)())?;
+    let card = (data.describe(), describe_model(&engine, sampler.as_ref()));
     let mut card = RunCard::begin(&folder, &request, &run_config, card.0, card.1, resumed, &mut clock)?;
     announce(config, &engine, sampler.as_ref(), &folder);
     let console = Console::new(state.iteration, config.train.train_iters, config.logger.log_interval);
@@ -78,6 +94,7 @@ pub fn train(request: TrainRequest) -> Result<(), Failure> {
         state,
         stop,
         sampler,
+        accounting: Accounting::default(),
         losses: LossSums::default(),
         counts: Vec::new(),
         interval_counts: Vec::new(),
@@ -101,18 +118,11 @@ fn sampler(
     data: &RunData,
     choice: &DeviceChoice,
 ) -> Result<Option<Sampler>, Failure> {
-    let l = &config.logger;
-    let Some(every) = l.sample_interval.filter(|n| *n > 0) else { return Ok(None) };
+    let Some((every, settings)) = SampleSettings::of(config) else { return Ok(None) };
     let Some(tokenizer) = &data.tokenizer else {
         let message =
             format!("logger.sample_interval = {every}: text needs a tokenizer; set tokenizer.tokenizer_model");
         return Err(Failure::new(Exit::Usage, message));
-    };
-    let settings = SampleSettings {
-        tokens: l.sample_tokens,
-        temperature: l.sample_temperature,
-        prompt: l.sample_prompt.clone(),
-        seed: config.rng.seed,
     };
     Sampler::new(spec, settings, tokenizer, choice).map(Some)
 }
@@ -140,13 +150,13 @@ fn announce(config: &RunConfig, engine: &Engine, sampler: Option<&Sampler>, fold
     }
 }
 
-fn describe_model(engine: &Engine) -> Value {
+fn describe_model(engine: &Engine, sampler: Option<&Sampler>) -> Value {
     json!({
         "parameters": engine.model.layout.element_count(),
         "tensors": engine.model.layout.tensor_count(),
         "layers": engine.model.spec.config.layers.len(),
         "precision": engine.model.spec.precision.act.name(),
-        "planned_bytes": engine.allocated_bytes(),
+        "planned_bytes": engine.allocated_bytes() + sampler.map_or(0, Sampler::allocated_bytes),
     })
 }
 
@@ -166,6 +176,8 @@ pub(super) struct Run<'c> {
     pub(super) sampler: Option<Sampler>,
     pub(super) micro_batches: usize,
     pub(super) flops: flops::PerToken,
+    /// Tokens and documents of the last step.
+    pub(super) accounting: Accounting,
     /// Loss sums of the last step.
     pub(super) losses: LossSums,
     /// Tokens per expert of the last step, [routers, experts].
