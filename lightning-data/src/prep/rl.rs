@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Map, Value, json};
 
+use super::leftovers::OutputGuard;
 use super::plan::FileShare;
 use super::progress::{Progress, ProgressReport};
 use super::rows::{BadRows, Row, Want, for_each_row};
@@ -190,6 +191,7 @@ fn write_splits(settings: &RlPrep, progress: &Progress) -> Result<PreparedRun> {
         "name": settings.name, "splits": settings.splits, "dapo": settings.dapo, "skywork": settings.skywork,
         "output": {"format": "jsonl"},
     });
+    let _guard = OutputGuard::enter(&settings.output)?;
     let directory = run_directory(&settings.output, &config, false)?;
     let (mut manifest, mut counts) = (Map::new(), Map::new());
     for (split, path) in &settings.splits {
@@ -224,13 +226,9 @@ mod tests {
     use super::*;
 
     fn lookups() -> HashMap<&'static str, Lookup> {
-        let row = |question: &str, answer: Value| {
-            json!({"prompt": [{"role": "user", "content": question}], "reward_model": {"ground_truth": answer}})
-        };
-        let dapo = vec![
-            row("Solve it.\n\nWhat is\n\n1 + 1?\n\nAnswer at the end.", json!("34")),
-            row("bare", json!("x = 1")),
-        ];
+        let row = |question: &str, answer: Value| json!({"prompt": [{"role": "user", "content": question}], "reward_model": {"ground_truth": answer}});
+        let dapo =
+            vec![row("Solve it.\n\nWhat is\n\n1 + 1?\n\nAnswer at the end.", json!("34")), row("bare", json!("x = 1"))];
         let skywork = vec![row("How many?", json!("[\"5\", \"five\"]")), row("Which?", json!("{\"a\": 7}"))];
         [("dapo", dapo), ("skywork", skywork)].map(|(k, rows)| (k, Lookup { path: k.into(), rows })).into()
     }

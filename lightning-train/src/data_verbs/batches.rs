@@ -93,8 +93,7 @@ pub(super) fn show(source: &dyn BatchSource, wanted: &Wanted, process: &mut Proc
         total.add(&batch.accounting);
         if printed.is_ok() {
             let text = if wanted.json {
-                let mut value =
-                    json!({ "step": step, "micro_batch": micro_batch, "rank": wanted.rank, "cp_rank": wanted.cp_rank, "sources": names });
+                let mut value = json!({ "step": step, "micro_batch": micro_batch, "rank": wanted.rank, "cp_rank": wanted.cp_rank, "sources": names });
                 if let (Value::Object(head), Value::Object(body)) = (&mut value, batch_json(batch)) {
                     head.extend(body);
                 }
