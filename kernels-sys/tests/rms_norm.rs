@@ -73,7 +73,7 @@ fn forward_at_all_shapes<T: Element>() {
     for (n, &shape) in SHAPES.iter().enumerate() {
         let inputs = Inputs::<T>::new(&mut random, shape);
         let (with_b, x_out) = (n % 4 != 1, XOut::ALL[n % 3]);
-        let fast = ForwardCase { kernel: "rms_norm_fwd", grid: 2, with_b, x_out, shift: 0 };
+        let fast = ForwardCase { kernel: "rms_norm_fwd", grid: 2, with_b, x_out, shift: 0, eps: EPS };
         let what = format!("{shape:?} b {with_b} x_out {x_out:?}");
         let got = ok(&what, forward(&gpu, &inputs, fast));
         check_forward(&what, &inputs, with_b, &got, 5e-7);
@@ -248,7 +248,7 @@ fn moves_little<T: Element>() {
     let rows = (t * h * size_of::<T>()) as u64;
     let (w, rstd, dw) = ((h * size_of::<T>()) as u64, t as u64 * 4, h as u64 * 4);
 
-    let case = ForwardCase { kernel: "rms_norm_fwd", grid: 6, with_b: true, x_out: XOut::Apart, shift: 0 };
+    let case = ForwardCase { kernel: "rms_norm_fwd", grid: 6, with_b: true, x_out: XOut::Apart, shift: 0, eps: EPS };
     let left = ok("forward", forward(&gpu, &inputs, case));
     let (moved, least) = (sector_bytes(&left.counts), 4 * rows + w + rstd);
     assert!(moved * 10 <= least * 11, "forward moves {moved} bytes, {least} would do");

@@ -107,6 +107,7 @@ pub struct ForwardCase<'a> {
     pub with_b: bool,
     pub x_out: XOut,
     pub shift: usize,
+    pub eps: f32,
 }
 
 /// One forward launch.
@@ -132,7 +133,7 @@ pub fn forward<T: Element>(gpu: &VirtualGpu, inputs: &Inputs<T>, case: ForwardCa
         y_stride: stride as i64,
         t: t as i64,
         h: h as i32,
-        eps: EPS,
+        eps: case.eps,
     };
     let report = gpu.launch(&format!("{}_{}", case.kernel, T::SUFFIX), case.grid, &params)?;
     for (name, buffer) in [("x", &x), ("b", &b), ("x_out", &out), ("y", &y)] {
