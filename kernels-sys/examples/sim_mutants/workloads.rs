@@ -8,7 +8,7 @@ use ptx_sim::exec::Module;
 use std::sync::Arc;
 
 use super::pipeline;
-use super::virtual_gpu::rms_norm::{BackwardCase, EPS, ForwardCase, Inputs, XOut, backward, forward};
+use super::virtual_gpu::rms_norm::{BackwardCase, EPS, ForwardCase, Inputs, Odd, XOut, backward, forward};
 use super::virtual_gpu::{Bf16, Element, Random, Trouble, VirtualGpu};
 
 /// Runs the launches for `kernel` with `ptx` in place of its module. Inputs depend on `inputs_seed` alone, the schedule
@@ -97,9 +97,23 @@ fn backward_shapes<T: Element>(
     for (n, (h, pad)) in widths::<T>().into_iter().enumerate() {
         let inputs = Inputs::<T>::new(random, (7, h, pad));
         let x_out = inputs.x_out(true);
-        let case =
-            BackwardCase { naive: false, grid: [2, 5][n % 2], block_tokens: 2, accumulate: n % 2 == 0, shift: 0 };
+        let case = BackwardCase {
+            naive: false,
+            grid: [2, 5][n % 2],
+            block_tokens: 2,
+            accumulate: n % 2 == 0,
+            shift: 0,
+            odd: None,
+        };
         let left = backward(gpu, &inputs, &x_out, case)?;
+        hash_elements(&left.d_res, hasher);
+        hash_elements(&left.dw, hasher);
+    }
+    // Aligned rows but for one operand: taking these for aligned is an access that is not.
+    let inputs = Inputs::<T>::new(random, (2, 64, 0));
+    for odd in Odd::ALL {
+        let case = BackwardCase { naive: false, grid: 1, block_tokens: 2, accumulate: true, shift: 0, odd: Some(odd) };
+        let left = backward(gpu, &inputs, &inputs.x_out(true), case)?;
         hash_elements(&left.d_res, hasher);
         hash_elements(&left.dw, hasher);
     }
@@ -110,7 +124,10 @@ fn dw_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) 
     for (n, blocks) in [0usize, 1, 15, 17, 101, 16 * 8, 16 * 17 - 3].into_iter().enumerate() {
         let h = [45, 32, 7][n % 3];
         let partial: Vec<f32> = random.elements(blocks * h, 0.0, 1.0);
-        let (source, dw) = (gpu.upload(&partial), gpu.upload(&random.elements::<f32>(h, 0.0, 1.0)));
+        // No guard bytes after what is only read: they would hide a read beyond the end.
+        let source = gpu.sparse_buffer((4 * partial.len()).max(4));
+        source.write(0, &partial);
+        let dw = gpu.upload(&random.elements::<f32>(h, 0.0, 1.0));
         let params = RmsNormBwdDwParams {
             dw_partial: source.address,
             dw: dw.address,
