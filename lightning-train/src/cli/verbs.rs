@@ -390,13 +390,17 @@ pub struct CompareArgs {
 /// Flags of [`CompareArgs`].
 pub const COMPARE_FLAGS: &[Flag] = &[Flag::new("json", Switch)];
 
-/// Look at this machine: processor, memory, limits, disk, caches. Exit code 7 when a run would fail here.
+/// Look at this machine: processor, memory, limits, disk, caches, GPU driver and devices (real and virtual), kernels,
+/// CUDA toolkit, NCCL. Exit code 7 when a run would fail here.
 #[derive(FromArgs, Debug)]
 #[argh(help_triggers("--help"))]
 pub struct DoctorArgs {
     /// folder that runs would be written to; the working directory when absent
     #[argh(option, arg_name = "dir")]
     pub folder: Option<String>,
+    /// device that a run would use: any (a missing GPU is no failure), cpu, gpu or sim (the virtual GPU)
+    #[argh(option, arg_name = "kind")]
+    pub device: Option<String>,
     /// megabytes to write when the disk is timed
     #[argh(option, default = "64", arg_name = "n")]
     pub disk_megabytes: u64,
@@ -406,5 +410,9 @@ pub struct DoctorArgs {
 }
 
 /// Flags of [`DoctorArgs`].
-pub const DOCTOR_FLAGS: &[Flag] =
-    &[Flag::new("folder", Value), Flag::new("disk-megabytes", Value), Flag::new("json", Switch)];
+pub const DOCTOR_FLAGS: &[Flag] = &[
+    Flag::new("folder", Value),
+    Flag::new("device", Value),
+    Flag::new("disk-megabytes", Value),
+    Flag::new("json", Switch),
+];

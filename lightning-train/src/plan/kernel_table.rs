@@ -77,7 +77,10 @@ impl KernelTable {
     /// A file that cannot be read, is of another kind, version or target, or holds times that cannot be.
     pub fn read(path: &str, target: &str) -> Result<Self, Failure> {
         let bad = |what: String| {
-            Failure::new(Exit::Invalid, format!("--measured {path}: {what}; `lightning-train bench` writes such tables"))
+            Failure::new(
+                Exit::Invalid,
+                format!("--measured {path}: {what}; `lightning-train bench` writes such tables"),
+            )
         };
         let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
         let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;

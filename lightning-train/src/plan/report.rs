@@ -189,9 +189,12 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
     line(format!("  {:28} {:9.2}", "logits tile", gib(a.logits as f64)));
     line(format!("  {:28} {:9.2}", "workspace at the peak", gib(a.workspace as f64)));
     line(format!("  {:28} {:9.2}", "arena", gib(e.arena)));
-    for (name, bytes) in
-        [("threads' scratch", e.scratch), ("second engine for samples", e.sampler), ("collective buffers", e.collective), ("context, libraries", e.reserve)]
-    {
+    for (name, bytes) in [
+        ("threads' scratch", e.scratch),
+        ("second engine for samples", e.sampler),
+        ("collective buffers", e.collective),
+        ("context, libraries", e.reserve),
+    ] {
         if bytes > 0.0 {
             line(format!("  {name:28} {:9.2}", gib(bytes)));
         }

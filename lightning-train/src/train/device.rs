@@ -14,12 +14,13 @@ use crate::config::choices::DeviceKind;
 use lightning_core::CoreError;
 use lightning_core::cpu::CpuDevice;
 use lightning_core::device::Device;
+#[cfg(feature = "gpu")]
 use lightning_core::gpu::{self, Execution, GpuDevice, GpuOptions};
 use lightning_core::program::{Buffer, Persistent, Program};
 use lightning_core::tensor::{DType, Tensor};
-use std::path::PathBuf;
 
 /// Set in the process whose CUDA driver is the virtual one.
+#[cfg(feature = "gpu")]
 const VIRTUAL: &str = "LIGHTNING_SIM_ACTIVE";
 
 /// The device that was chosen, before its memory is allocated.
@@ -31,6 +32,7 @@ pub enum DeviceChoice {
         threads: usize,
     },
     /// A CUDA device, real or virtual.
+    #[cfg(feature = "gpu")]
     Gpu(GpuOptions),
 }
 
@@ -49,16 +51,28 @@ impl DeviceChoice {
     /// As [`DeviceChoice::of`].
     pub fn from_parts(kind: DeviceKind, threads: Option<usize>, graph: bool) -> Result<Self, Failure> {
         let cpu = Self::Cpu { threads: threads.unwrap_or_else(available_threads) };
-        let execution = if graph { Execution::Graph } else { Execution::Launches };
-        let gpu = Self::Gpu(GpuOptions { ordinal: 0, execution });
-        match kind {
-            DeviceKind::Cpu => Ok(cpu),
-            DeviceKind::Cuda => gpu::usable(0).map(|()| gpu).map_err(Failure::from),
-            DeviceKind::Sim => {
-                become_virtual()?;
-                gpu::usable(0).map(|()| gpu).map_err(Failure::from)
+        #[cfg(feature = "gpu")]
+        {
+            let execution = if graph { Execution::Graph } else { Execution::Launches };
+            let gpu = Self::Gpu(GpuOptions { ordinal: 0, execution });
+            match kind {
+                DeviceKind::Cpu => Ok(cpu),
+                DeviceKind::Cuda => gpu::usable(0).map(|()| gpu).map_err(Failure::from),
+                DeviceKind::Sim => {
+                    become_virtual()?;
+                    gpu::usable(0).map(|()| gpu).map_err(Failure::from)
+                }
+                DeviceKind::Auto => Ok(if gpu::usable(0).is_ok() { gpu } else { cpu }),
             }
-            DeviceKind::Auto => Ok(if gpu::usable(0).is_ok() { gpu } else { cpu }),
+        }
+        #[cfg(not(feature = "gpu"))]
+        match kind {
+            DeviceKind::Cpu | DeviceKind::Auto => Ok(cpu),
+            DeviceKind::Cuda | DeviceKind::Sim => {
+                let _ = graph;
+                let message = format!("--device {kind}: this program was built without the feature `gpu`");
+                Err(Failure::new(Exit::Device, message))
+            }
         }
     }
 
@@ -66,6 +80,7 @@ impl DeviceChoice {
     pub fn threads(&self) -> usize {
         match self {
             Self::Cpu { threads } => *threads,
+            #[cfg(feature = "gpu")]
             Self::Gpu(_) => available_threads(),
         }
     }
@@ -76,61 +91,49 @@ impl DeviceChoice {
     /// `Usage` with the type that it does compute in.
     pub fn refuse_dtype(&self, act: DType) -> Result<(), Failure> {
         match self {
+            #[cfg(feature = "gpu")]
             Self::Gpu(_) if act != DType::BF16 => Err(Failure::new(
                 Exit::Usage,
                 format!(
                     "{act}: a GPU computes in bf16; ask for bf16 (a bf16 mixed precision, --dtype bf16) or use --device cpu"
                 ),
             )),
-            _ => Ok(()),
+            _ => {
+                let _ = act;
+                Ok(())
+            }
         }
     }
 }
 
 /// Starts this program again with the virtual GPU's library first on the loader's path, unless that was done.
+#[cfg(feature = "gpu")]
 fn become_virtual() -> Result<(), Failure> {
+    use crate::virtual_gpu;
     if std::env::var_os(VIRTUAL).is_some() {
         return Ok(());
     }
-    let folder = virtual_driver()?;
-    let mut path = folder.into_os_string();
+    let device = |message: String| Failure::new(Exit::Device, message);
+    let library = virtual_gpu::library()
+        .ok_or_else(|| device(format!("--device sim: the virtual GPU is not there; {}", virtual_gpu::HOW)))?;
+    if !library.is_file() || library.file_name().is_none_or(|n| n != "libcuda.so.1") {
+        return Err(device(format!("{}: no file libcuda.so.1; {}", library.display(), virtual_gpu::HOW)));
+    }
+    let mut path = library.parent().map(|p| p.as_os_str().to_os_string()).unwrap_or_default();
     if let Some(old) = std::env::var_os("LD_LIBRARY_PATH").filter(|p| !p.is_empty()) {
         path.push(":");
         path.push(old);
     }
-    let program = std::env::current_exe()
-        .map_err(|e| Failure::new(Exit::Unexpected, format!("cannot find this program's own file: {e}")))?;
+    let program = std::env::current_exe().map_err(|e| device(format!("cannot find this program's own file: {e}")))?;
     let mut again = std::process::Command::new(program);
     again.args(std::env::args_os().skip(1)).env(VIRTUAL, "1").env("LD_LIBRARY_PATH", path);
     #[cfg(unix)]
     {
         use std::os::unix::process::CommandExt;
-        let error = again.exec();
-        Err(Failure::new(Exit::Unexpected, format!("cannot start again on the virtual GPU: {error}")))
+        Err(device(format!("cannot start again on the virtual GPU: {}", again.exec())))
     }
     #[cfg(not(unix))]
-    Err(Failure::new(Exit::Device, "the virtual GPU needs a Unix system; use --device cpu"))
-}
-
-/// The folder that holds the virtual GPU's `libcuda.so.1`: of `LIGHTNING_SIM_LIB`, else `sim` beside the program.
-fn virtual_driver() -> Result<PathBuf, Failure> {
-    let missing = |what: String| {
-        Failure::new(Exit::Device, format!("{what}; build the virtual GPU with `cargo xtask sim`, or use --device cpu"))
-    };
-    if let Some(library) = std::env::var_os("LIGHTNING_SIM_LIB") {
-        let library = PathBuf::from(library);
-        let named = library.file_name().is_some_and(|n| n == "libcuda.so.1");
-        if !named || !library.is_file() {
-            return Err(missing(format!("LIGHTNING_SIM_LIB = {}: not a libcuda.so.1", library.display())));
-        }
-        return Ok(library.parent().map(PathBuf::from).unwrap_or_default());
-    }
-    let beside = std::env::current_exe().ok().and_then(|p| Some(p.parent()?.join("sim")));
-    match beside {
-        Some(folder) if folder.join("libcuda.so.1").is_file() => Ok(folder),
-        Some(folder) => Err(missing(format!("there is no libcuda.so.1 in {}", folder.display()))),
-        None => Err(missing("this program's own folder is unknown".to_string())),
-    }
+    Err(device("the virtual GPU needs a Unix system; use --device cpu".to_string()))
 }
 
 /// A device of either kind.
@@ -138,6 +141,7 @@ pub enum AnyDevice {
     /// The processor.
     Cpu(CpuDevice),
     /// A CUDA device.
+    #[cfg(feature = "gpu")]
     Gpu(Box<GpuDevice>),
 }
 
@@ -149,6 +153,7 @@ impl AnyDevice {
     pub fn new(persistent: &Persistent, programs: &[&Program], choice: &DeviceChoice) -> Result<Self, CoreError> {
         Ok(match choice {
             DeviceChoice::Cpu { threads } => Self::Cpu(CpuDevice::new(persistent, programs, *threads)?),
+            #[cfg(feature = "gpu")]
             DeviceChoice::Gpu(options) => Self::Gpu(Box::new(GpuDevice::new(persistent, programs, *options)?)),
         })
     }
@@ -157,6 +162,7 @@ impl AnyDevice {
     pub fn allocated_bytes(&self) -> usize {
         match self {
             Self::Cpu(cpu) => cpu.allocated_bytes(),
+            #[cfg(feature = "gpu")]
             Self::Gpu(gpu) => gpu.allocated_bytes(),
         }
     }
@@ -165,6 +171,7 @@ impl AnyDevice {
     pub fn describe(&self) -> String {
         match self {
             Self::Cpu(cpu) => format!("cpu, {} threads", cpu.threads()),
+            #[cfg(feature = "gpu")]
             Self::Gpu(gpu) => {
                 let what = if std::env::var_os(VIRTUAL).is_some() { "sim" } else { "cuda" };
                 format!("{what}, {}", gpu.info().name)
@@ -179,6 +186,7 @@ impl AnyDevice {
     pub fn run_observed(&mut self, program: &Program, mut observer: impl FnMut(usize) + Send) -> Result<(), CoreError> {
         match self {
             Self::Cpu(cpu) => cpu.run_observed(program, observer),
+            #[cfg(feature = "gpu")]
             Self::Gpu(gpu) => {
                 for index in 0..program.nodes.len() {
                     gpu.run_node(program, index)?;
@@ -194,6 +202,7 @@ macro_rules! forward {
     ($self:ident, $device:ident => $call:expr) => {
         match $self {
             Self::Cpu($device) => $call,
+            #[cfg(feature = "gpu")]
             Self::Gpu($device) => $call,
         }
     };
