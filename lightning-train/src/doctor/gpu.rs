@@ -174,7 +174,7 @@ fn device_check(ordinal: usize, device: &Device, needed: bool) -> Check {
 
 fn images(wanted: Wanted) -> Check {
     let images = kernels_sys::images();
-    let of = |arch: Arch| images.iter().filter(|image| image.arch == arch);
+    let of = |arch: Arch| images.iter().filter(move |image| image.arch == arch);
     let archs: Vec<Value> = Arch::ALL
         .into_iter()
         .filter(|arch| of(*arch).next().is_some())

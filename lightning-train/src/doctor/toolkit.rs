@@ -23,11 +23,12 @@ pub fn compiler() -> Option<Compiler> {
     let here = std::env::current_dir().ok();
     let around = program.iter().chain(&here).flat_map(|p| p.ancestors()).take(32);
     let of_targets = around.flat_map(|folder| [folder.join("cuda"), folder.join("target/cuda")]);
+    let on_path = variable("PATH");
     let candidates = variable("CUDA_HOME")
         .map(|home| PathBuf::from(home).join("bin/nvcc"))
         .into_iter()
         .chain(of_targets.map(|cuda| cuda.join("nvidia/cu13/bin/nvcc")))
-        .chain(variable("PATH").iter().flat_map(std::env::split_paths).map(|folder| folder.join("nvcc")));
+        .chain(on_path.iter().flat_map(std::env::split_paths).map(|folder| folder.join("nvcc")));
     let path = candidates.into_iter().find(|path| path.is_file())?;
     let release = release_of(&path);
     Some(Compiler { path, release })
