@@ -2,6 +2,7 @@
 
 mod bindgen;
 mod data_interop;
+mod device_check;
 mod failure;
 mod fake_checkpoint;
 mod interop;
@@ -31,6 +32,7 @@ struct Xtask {
 enum Verb {
     Bindgen(bindgen::Bindgen),
     DataInterop(data_interop::DataInterop),
+    DeviceCheck(device_check::DeviceCheck),
     FakeCheckpoint(fake_checkpoint::FakeCheckpoint),
     Interop(interop::Interop),
     KernelFacts(kernel_facts::KernelFacts),
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
     let done = match xtask.verb {
         Verb::Bindgen(verb) => verb.run(),
         Verb::DataInterop(verb) => verb.run(),
+        Verb::DeviceCheck(verb) => verb.run(),
         Verb::FakeCheckpoint(verb) => verb.run(),
         Verb::Interop(verb) => verb.run(),
         Verb::KernelFacts(verb) => verb.run(),
