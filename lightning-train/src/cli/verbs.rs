@@ -299,6 +299,9 @@ pub struct BenchStepArgs {
     /// threads of the processor
     #[argh(option, arg_name = "n")]
     pub threads: Option<usize>,
+    /// write the times of all operations for plan --measured
+    #[argh(option, arg_name = "file")]
+    pub table: Option<String>,
     /// print machine-readable results
     #[argh(switch)]
     pub json: bool,
@@ -312,6 +315,7 @@ pub const BENCH_STEP_FLAGS: &[Flag] = &[
     Flag::with("seq", &["sl"], Value),
     Flag::new("dtype", Value),
     Flag::new("threads", Value),
+    Flag::new("table", Value),
     Flag::new("json", Switch),
 ];
 

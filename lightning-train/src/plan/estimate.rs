@@ -2,12 +2,12 @@
 
 use super::activations::{self, Activations};
 use super::communication::{self, Collective};
+use super::kernel_table::KernelTable;
+use super::low_precision::{Casts, Rules};
 use super::memory_limit;
 use super::ranks::{self, Ranks, Shape};
 use super::statics::{self, Static};
 use super::targets::Target;
-use super::kernel_table::KernelTable;
-use super::low_precision::{Casts, Rules};
 use crate::cli::{Exit, Failure};
 use crate::config::choices::{DeviceKind, Mode, PeftScheme, Precision as Class};
 use crate::config::run::RunConfig;

@@ -19,8 +19,8 @@ use crate::records::expert_matrix::ExpertMatrix;
 use crate::records::run_card::RunCard;
 use crate::records::tensorboard::EventWriter;
 use lightning_core::model::Trace;
-use lightning_data::{Accounting, BatchSource};
 use lightning_data::prefetch::BatchRequest;
+use lightning_data::{Accounting, BatchSource};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -202,7 +202,13 @@ impl Run<'_> {
             if let Some(reason) = self.stop.reason() {
                 return self.save_and_stop(reason);
             }
-            let Some(m) = self.step(&mut batches)? else { continue };
+            let m = match self.step(&mut batches) {
+                Ok(Some(m)) => m,
+                Ok(None) => continue,
+                // Broken data: the optimizer has not seen the step, so that the one before it can be saved.
+                Err(failure) if failure.exit == Exit::Invalid => return Err(self.save_what_can_be_saved(failure)),
+                Err(failure) => return Err(failure),
+            };
             self.poll_save()?;
             self.console.step(&m);
             let record = m.to_json();
