@@ -86,7 +86,7 @@ pub fn refuse_what_does_not_fit(config: &RunConfig) -> Result<(), Failure> {
         gib(bytes as f64),
         gib(limit as f64)
     );
-    for knob in knobs.iter().filter(|k| k.saves > 0.0).take(4) {
+    for knob in knobs.iter().take(4) {
         message.push_str(&format!("\n    {}: saves {:.2} GiB", knob.setting, gib(knob.saves)));
     }
     message.push_str("\n`lightning-train plan` with the same arguments shows where it goes");
