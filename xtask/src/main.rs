@@ -1,6 +1,7 @@
 //! `cargo xtask`: development tasks that need more than one cargo command.
 
 mod bindgen;
+mod checkpoint_speed;
 mod data_interop;
 mod failure;
 mod fake_checkpoint;
@@ -30,6 +31,7 @@ struct Xtask {
 #[argh(subcommand)]
 enum Verb {
     Bindgen(bindgen::Bindgen),
+    CheckpointSpeed(checkpoint_speed::CheckpointSpeed),
     DataInterop(data_interop::DataInterop),
     FakeCheckpoint(fake_checkpoint::FakeCheckpoint),
     Interop(interop::Interop),
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
     let xtask: Xtask = argh::from_env();
     let done = match xtask.verb {
         Verb::Bindgen(verb) => verb.run(),
+        Verb::CheckpointSpeed(verb) => verb.run(),
         Verb::DataInterop(verb) => verb.run(),
         Verb::FakeCheckpoint(verb) => verb.run(),
         Verb::Interop(verb) => verb.run(),
