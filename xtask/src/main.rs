@@ -1,6 +1,7 @@
 //! `cargo xtask`: development tasks that need more than one cargo command.
 
 mod bindgen;
+mod checkpoint_speed;
 mod data_interop;
 mod device_check;
 mod failure;
@@ -31,6 +32,7 @@ struct Xtask {
 #[argh(subcommand)]
 enum Verb {
     Bindgen(bindgen::Bindgen),
+    CheckpointSpeed(checkpoint_speed::CheckpointSpeed),
     DataInterop(data_interop::DataInterop),
     DeviceCheck(device_check::DeviceCheck),
     FakeCheckpoint(fake_checkpoint::FakeCheckpoint),
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
     let xtask: Xtask = argh::from_env();
     let done = match xtask.verb {
         Verb::Bindgen(verb) => verb.run(),
+        Verb::CheckpointSpeed(verb) => verb.run(),
         Verb::DataInterop(verb) => verb.run(),
         Verb::DeviceCheck(verb) => verb.run(),
         Verb::FakeCheckpoint(verb) => verb.run(),
