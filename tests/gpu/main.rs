@@ -8,4 +8,5 @@ mod support;
 
 mod compare;
 mod driver;
+mod linear;
 mod norm;
