@@ -128,6 +128,7 @@ pub fn batch_json(batch: &Batch) -> Value {
         "cu_seqlens_padded": batch.documents.physical.0,
         "cu_seqlens": batch.documents.logical.0,
         "max_seqlen": batch.documents.max_length,
+        "positions": batch.positions,
         "accounting": {
             "documents": a.documents, "real_tokens": a.real_tokens, "padding_tokens": a.padding_tokens,
             "trained_tokens": a.trained_tokens, "masked_tokens": a.masked_tokens, "filler_rows": a.filler_rows,

@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use crate::error::{DataError, Result};
 use crate::prep::BadRows;
-use crate::prep::rows::{Row, TextField, bad_row};
+use crate::prep::TextField;
+use crate::prep::rows::{Row, bad_row};
 
 /// An open Parquet file.
 pub(crate) struct ParquetFile {

@@ -9,6 +9,7 @@ use lightning_train::config::resolve::{Layers, Resolved};
 use lightning_train::plan::estimate::{Estimate, Measured, Planner, cpu_bytes};
 use lightning_train::plan::{communication, targets};
 use lightning_train::recipes;
+use lightning_train::train::device::DeviceChoice;
 use lightning_train::train::engine::Engine;
 use lightning_train::train::settings;
 use std::process::{Command, Output};
@@ -197,7 +198,7 @@ fn the_plan_is_what_the_run_allocates() {
         let e = planner.estimate(&planner.shape()).unwrap();
         let (spec, adam) = (settings::model_spec(config).unwrap(), settings::adam(config).unwrap());
         let threads = config.device.threads.unwrap();
-        let mut engine = Engine::new(spec.clone(), Some(&adam), threads, Trace::Off).unwrap();
+        let mut engine = Engine::new(spec.clone(), Some(&adam), &DeviceChoice::Cpu { threads }, Trace::Off).unwrap();
         let run = engine.allocated_bytes();
         assert_eq!(cpu_bytes(&spec, &adam, threads).unwrap(), run, "round {round}: {overrides:?}");
         let planned = e.statics.total() + e.arena + e.scratch;

@@ -9,4 +9,5 @@ mod support;
 mod compare;
 mod driver;
 mod linear;
+mod model;
 mod norm;

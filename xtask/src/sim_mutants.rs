@@ -21,6 +21,9 @@ pub struct SimMutants {
     /// number of mutants (default 20)
     #[argh(option, default = "20")]
     count: u64,
+    /// run every mutant whose line in the list contains this, in place of a sample
+    #[argh(option)]
+    only: Option<String>,
     /// fail unless this share of the mutants is found, in percent
     #[argh(option)]
     at_least: Option<u32>,
@@ -54,6 +57,9 @@ impl SimMutants {
             .arg("--pipeline")
             .arg(&pipeline)
             .args(["--seed", &self.seed.to_string(), "--count", &self.count.to_string()]);
+        if let Some(text) = &self.only {
+            command.args(["--only", text]);
+        }
         if let Some(percent) = self.at_least {
             command.args(["--at-least", &percent.to_string()]);
         }

@@ -23,6 +23,7 @@ const NOBODY_WAITS: &str = "in the last step of an odd number: the stage that is
      the release, and wgmma.wait_group 0 follows before anything else";
 const COMPARED_WITH_ZERO: &str =
     "the start of a step is only ever compared with zero, and the first two steps are told apart by code";
+const SAME_IN_EVERY_LANE: &str = "lane 0 is to store the sum of its warp; the butterfly leaves the same sum in every lane, and the 31 others store it";
 
 /// All that is proven.
 pub const EQUIVALENT: &[Equivalent] = &[
@@ -81,6 +82,62 @@ pub const EQUIVALENT: &[Equivalent] = &[
         after: "",
         place: (2, 3),
         reason: NOBODY_WAITS,
+    },
+    Equivalent {
+        kernel: "rms_norm_fwd_bf16",
+        before: "setp.ne.s32 %p50, %r144, 0;",
+        after: "setp.eq.s32 %p50, %r144, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
+    },
+    Equivalent {
+        kernel: "rms_norm_fwd_bf16",
+        before: "setp.ne.s32 %p96, %r381, 0;",
+        after: "setp.eq.s32 %p96, %r381, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
+    },
+    Equivalent {
+        kernel: "rms_norm_fwd_f32",
+        before: "setp.ne.s32 %p50, %r97, 0;",
+        after: "setp.eq.s32 %p50, %r97, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
+    },
+    Equivalent {
+        kernel: "rms_norm_fwd_f32",
+        before: "setp.ne.s32 %p96, %r24, 0;",
+        after: "setp.eq.s32 %p96, %r24, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
+    },
+    Equivalent {
+        kernel: "rms_norm_bwd_bf16",
+        before: "setp.ne.s32 %p39, %r179, 0;",
+        after: "setp.eq.s32 %p39, %r179, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
+    },
+    Equivalent {
+        kernel: "rms_norm_bwd_bf16",
+        before: "setp.ne.s32 %p81, %r375, 0;",
+        after: "setp.eq.s32 %p81, %r375, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
+    },
+    Equivalent {
+        kernel: "rms_norm_bwd_f32",
+        before: "setp.ne.s32 %p44, %r12, 0;",
+        after: "setp.eq.s32 %p44, %r12, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
+    },
+    Equivalent {
+        kernel: "rms_norm_bwd_f32",
+        before: "setp.ne.s32 %p84, %r270, 0;",
+        after: "setp.eq.s32 %p84, %r270, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
     },
 ];
 

@@ -1,10 +1,11 @@
 //! Plants faults in kernels and reports which of them the virtual GPU finds; `cargo xtask sim-mutants` runs this.
 //!
 //! ```text
-//! sim_mutants --pipeline gemm_pipeline.ptx --seed 7 --count 200 [--at-least 95] [--json] [--list]
+//! sim_mutants --pipeline gemm_pipeline.ptx --seed 7 --count 200 [--only TEXT] [--at-least 95] [--json] [--list]
 //! ```
 //!
-//! Mutants are drawn from all sites of the RMSNorm kernels and of the pipeline, half from each. Every mutant runs in a
+//! Mutants are drawn from all sites of the RMSNorm kernels and of the pipeline, half from each; with `--only`, all sites
+//! whose line in the list contains the text are run instead. Every mutant runs in a
 //! process of its own, because one that waits for ever must be ended from outside; it is compared with the original by
 //! a hash of everything that it leaves in memory, under two schedules.
 
@@ -46,6 +47,8 @@ struct Arguments {
     pipeline: String,
     seed: u64,
     count: usize,
+    /// Take every site whose line in the list contains this, in place of a sample.
+    only: Option<String>,
     /// Percent of the mutants that must be found for success.
     at_least: usize,
     json: bool,
@@ -65,8 +68,16 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
-    let mut out =
-        Arguments { pipeline: String::new(), seed: 1, count: 20, at_least: 0, json: false, list: false, child: None };
+    let mut out = Arguments {
+        pipeline: String::new(),
+        seed: 1,
+        count: 20,
+        only: None,
+        at_least: 0,
+        json: false,
+        list: false,
+        child: None,
+    };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         let number = |text: String| text.parse::<u64>().map_err(|_| format!("`{text}` is not a number"));
@@ -74,6 +85,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--pipeline" => out.pipeline = value()?,
             "--seed" => out.seed = number(value()?)?,
             "--count" => out.count = number(value()?)? as usize,
+            "--only" => out.only = Some(value()?),
             "--at-least" => out.at_least = number(value()?)? as usize,
             "--json" => out.json = true,
             "--list" => out.list = true,
@@ -106,7 +118,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
     }
     if arguments.list {
         for site in all.iter().flatten() {
-            println!("{}:{} {:?}: {} -> {}", site.kernel, site.line + 1, site.kind, site.before, site.after);
+            println!("{}", shown(site));
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -120,19 +132,11 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             originals.insert(kernel.clone(), hash);
         }
     }
-    let mut random = Random::seeded(arguments.seed);
-    let mut left: [Vec<usize>; 2] = [Vec::new(), Vec::new()];
     let mut tally: BTreeMap<String, [usize; 2]> = BTreeMap::new();
     let (mut by_check, mut by_value, mut endless) = (0, 0, 0);
     let (mut survivors, mut equivalents) = (Vec::new(), Vec::new());
-    for n in 0..arguments.count {
-        // Each site at most once, as long as there are any.
-        let half = n % 2;
-        if left[half].is_empty() {
-            left[half] = (0..all[half].len()).collect();
-        }
-        let at = (random.bits() % left[half].len() as u64) as usize;
-        let index = left[half].swap_remove(at);
+    let chosen = chosen(&arguments, &all);
+    for &(half, index) in &chosen {
         let site = &all[half][index];
         let outcome = mutant(&arguments.pipeline, site, index, originals[&site.kernel])?;
         let found = &mut tally.entry(format!("{:?}", site.kind)).or_default()[0];
@@ -151,7 +155,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             }
             Outcome::Survived => "SURVIVED".to_string(),
         };
-        let line = format!("{}:{} {:?}: {} -> {}", site.kernel, site.line + 1, site.kind, site.before, site.after);
+        let line = shown(site);
         match (proofs[half][index], &outcome) {
             (Some(proof), Outcome::Survived) => {
                 equivalents.push(format!("{line}\n    {}", proof.reason));
@@ -170,6 +174,31 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
     report(&arguments, by_check, by_value + endless, (&survivors, &equivalents), &tally);
     let found = by_check + by_value + endless;
     Ok(ExitCode::from(u8::from(found * 100 < arguments.at_least * (found + survivors.len()))))
+}
+
+/// A site as the list shows it.
+fn shown(site: &Site) -> String {
+    format!("{}:{} {:?}: {} -> {}", site.kernel, site.line + 1, site.kind, site.before, site.after)
+}
+
+/// The sites to run, as module and index.
+fn chosen(arguments: &Arguments, all: &[Vec<Site>]) -> Vec<(usize, usize)> {
+    if let Some(text) = &arguments.only {
+        let named = |half: usize| (0..all[half].len()).filter(move |i| shown(&all[half][*i]).contains(text));
+        return (0..all.len()).flat_map(|half| named(half).map(move |i| (half, i))).collect();
+    }
+    let mut random = Random::seeded(arguments.seed);
+    let mut left: [Vec<usize>; 2] = [Vec::new(), Vec::new()];
+    let draw = |n: usize| {
+        // Each site at most once, as long as there are any.
+        let half = n % 2;
+        if left[half].is_empty() {
+            left[half] = (0..all[half].len()).collect();
+        }
+        let at = (random.bits() % left[half].len() as u64) as usize;
+        (half, left[half].swap_remove(at))
+    };
+    (0..arguments.count).map(draw).collect()
 }
 
 /// Runs a mutant under two schedules; what it leaves is one line on standard output.
@@ -239,7 +268,7 @@ fn report(
         println!(
             "{{\"seed\":{},\"count\":{},\"found_by_check\":{by_check},\"found_by_value\":{by_value},\"survived\":[{}],\"equivalent\":[{}]}}",
             arguments.seed,
-            arguments.count,
+            by_check + by_value + survivors.len() + equivalents.len(),
             quoted(survivors),
             quoted(equivalents)
         );
@@ -251,7 +280,7 @@ fn report(
     println!(
         "seed {}: {} mutants, {by_check} found by check, {by_value} by value, {} equivalent, {} survived ({percent:.1} % of the others found)",
         arguments.seed,
-        arguments.count,
+        found + survivors.len() + equivalents.len(),
         equivalents.len(),
         survivors.len()
     );

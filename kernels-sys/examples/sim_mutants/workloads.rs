@@ -8,7 +8,7 @@ use ptx_sim::exec::Module;
 use std::sync::Arc;
 
 use super::pipeline;
-use super::virtual_gpu::rms_norm::{BackwardCase, ForwardCase, Inputs, XOut, backward, forward};
+use super::virtual_gpu::rms_norm::{BackwardCase, EPS, ForwardCase, Inputs, Odd, XOut, backward, forward};
 use super::virtual_gpu::{Bf16, Element, Random, Trouble, VirtualGpu};
 
 /// Runs the launches for `kernel` with `ptx` in place of its module. Inputs depend on `inputs_seed` alone, the schedule
@@ -20,12 +20,14 @@ pub fn run(kernel: &str, ptx: &str, inputs_seed: u64, schedule_seed: u64, verify
     let mut hasher = DefaultHasher::new();
     if kernel == pipeline::KERNEL {
         let module = Arc::new(Module::load(ptx).map_err(|e| format!("refused at load: {e}"))?);
-        // Every number of steps up to twice around the ring, and many; then tiles that the tensors end in.
-        let depths = [8, 64, 128, 192, 200, 256, 320, 384, 400, 1000];
+        // Every number of steps up to twice around the ring, and many: a count that is one short makes up a whole phase
+        // in 16 rounds, and no sooner shows, because one warp's wait for wgmma speaks for its whole group. Then tiles
+        // that the tensors end in.
+        let depths = [8, 64, 128, 192, 200, 256, 320, 384, 400, 1000, 4096];
         for shape in depths.map(|k| (256, 128, k)).into_iter().chain([(300, 200, 328)]) {
             let product = pipeline::product(gpu.machine(), &module, shape, &mut random)?;
             hash_elements(&product.got, &mut hasher);
-            if verify && product.got != product.want {
+            if verify && product.got != product.want() {
                 return Err(format!("the product of {shape:?} is wrong"));
             }
         }
@@ -58,7 +60,8 @@ fn forward_shapes<T: Element>(
     hasher: &mut DefaultHasher,
 ) -> Result<(), Trouble> {
     for (n, (h, pad)) in widths::<T>().into_iter().enumerate() {
-        let inputs = Inputs::<T>::new(random, (5, h, pad));
+        let mut inputs = Inputs::<T>::new(random, (5, h, pad));
+        extreme_rows(&mut inputs, random);
         let case = ForwardCase {
             kernel: "rms_norm_fwd",
             // One block more than there are rows, or fewer.
@@ -66,6 +69,7 @@ fn forward_shapes<T: Element>(
             with_b: n % 4 != 1,
             x_out: XOut::ALL[n % 3],
             shift: 0,
+            eps: [0.0, EPS][n / 2 % 2],
         };
         let left = forward(gpu, &inputs, case)?;
         hash_elements(&left.x_out.unwrap_or_default(), hasher);
@@ -73,6 +77,16 @@ fn forward_shapes<T: Element>(
         hash_elements(&left.rstd.unwrap_or_default(), hasher);
     }
     Ok(())
+}
+
+/// Mean squares at the ends of the range, one row each: zero, subnormal, infinite, and infinite elements.
+fn extreme_rows<T: Element>(inputs: &mut Inputs<T>, random: &mut Random) {
+    let h = inputs.h;
+    for (row, magnitude) in [0.0, 1e-21, 1e25].into_iter().enumerate() {
+        inputs.x[row * h..][..h].fill_with(|| T::from_f32(magnitude * random.normal(1.0)));
+        inputs.b[row * h..][..h].fill(T::from_f32(0.0));
+    }
+    inputs.x[3 * h + h / 2] = T::from_f32(f32::INFINITY);
 }
 
 fn backward_shapes<T: Element>(
@@ -83,9 +97,23 @@ fn backward_shapes<T: Element>(
     for (n, (h, pad)) in widths::<T>().into_iter().enumerate() {
         let inputs = Inputs::<T>::new(random, (7, h, pad));
         let x_out = inputs.x_out(true);
-        let case =
-            BackwardCase { naive: false, grid: [2, 5][n % 2], block_tokens: 2, accumulate: n % 2 == 0, shift: 0 };
+        let case = BackwardCase {
+            naive: false,
+            grid: [2, 5][n % 2],
+            block_tokens: 2,
+            accumulate: n % 2 == 0,
+            shift: 0,
+            odd: None,
+        };
         let left = backward(gpu, &inputs, &x_out, case)?;
+        hash_elements(&left.d_res, hasher);
+        hash_elements(&left.dw, hasher);
+    }
+    // Aligned rows but for one operand: taking these for aligned is an access that is not.
+    let inputs = Inputs::<T>::new(random, (2, 64, 0));
+    for odd in Odd::ALL {
+        let case = BackwardCase { naive: false, grid: 1, block_tokens: 2, accumulate: true, shift: 0, odd: Some(odd) };
+        let left = backward(gpu, &inputs, &inputs.x_out(true), case)?;
         hash_elements(&left.d_res, hasher);
         hash_elements(&left.dw, hasher);
     }
@@ -96,7 +124,10 @@ fn dw_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) 
     for (n, blocks) in [0usize, 1, 15, 17, 101, 16 * 8, 16 * 17 - 3].into_iter().enumerate() {
         let h = [45, 32, 7][n % 3];
         let partial: Vec<f32> = random.elements(blocks * h, 0.0, 1.0);
-        let (source, dw) = (gpu.upload(&partial), gpu.upload(&random.elements::<f32>(h, 0.0, 1.0)));
+        // No guard bytes after what is only read: they would hide a read beyond the end.
+        let source = gpu.sparse_buffer((4 * partial.len()).max(4));
+        source.write(0, &partial);
+        let dw = gpu.upload(&random.elements::<f32>(h, 0.0, 1.0));
         let params = RmsNormBwdDwParams {
             dw_partial: source.address,
             dw: dw.address,

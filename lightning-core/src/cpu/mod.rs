@@ -105,7 +105,8 @@ impl CpuDevice {
 
     fn execute(&mut self, program: &Program, range: core::ops::Range<usize>, observer: &mut dyn FnMut(usize)) {
         let workers = Workers::new(&mut self.scratch, self.threads);
-        let bases = core::array::from_fn(|i| self.regions[i].base());
+        let mut bases: [*mut u8; Space::ALL.len()] = core::array::from_fn(|i| self.regions[i].base());
+        bases[Space::Foreign.index()] = core::ptr::null_mut();
         for index in range {
             let cpu = Cpu::new(&program.buffers, bases, workers);
             program.nodes[index].op.run_cpu(&cpu);

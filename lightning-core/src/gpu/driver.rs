@@ -92,6 +92,42 @@ fn describe(ordinal: i32, driver: (u32, u32)) -> Result<DeviceInfo, CoreError> {
     })
 }
 
+/// Whether device `ordinal` exists and this program has kernels for it; opens nothing.
+///
+/// # Errors
+/// `Device` with what is missing and how to get it.
+pub fn usable(ordinal: usize) -> Result<(), CoreError> {
+    select(ordinal).map(drop)
+}
+
+/// The device and its architecture.
+fn select(ordinal: usize) -> Result<(DeviceInfo, Arch), CoreError> {
+    let mut all = devices()?;
+    if ordinal >= all.len() {
+        return Err(CoreError::Device {
+            doing: format!("opening CUDA device {ordinal}"),
+            reason: format!("there are {} devices", all.len()),
+        });
+    }
+    let info = all.swap_remove(ordinal);
+    let refuse = |reason: String| {
+        Err(CoreError::Device { doing: format!("opening CUDA device {ordinal} ({})", info.name), reason })
+    };
+    let (major, minor) = info.compute_capability;
+    let Some(arch) = Arch::of_compute_capability(major, minor) else {
+        let known: alloc::vec::Vec<&str> = Arch::ALL.iter().map(|a| a.name()).collect();
+        return refuse(format!(
+            "it has compute capability {major}.{minor}, for which there are no kernels (there are for {}); use \
+             --device cpu",
+            known.join(", ")
+        ));
+    };
+    if let Some(why) = kernels_sys::absent() {
+        return refuse(format!("the kernels were not built: {why}"));
+    }
+    Ok((info, arch))
+}
+
 /// A device's primary context with the stream on which everything runs.
 pub(super) struct Driver {
     pub info: DeviceInfo,
@@ -107,30 +143,8 @@ unsafe impl Send for Driver {}
 
 impl Driver {
     pub fn open(ordinal: usize) -> Result<Self, CoreError> {
-        let mut all = devices()?;
-        if ordinal >= all.len() {
-            return Err(CoreError::Device {
-                doing: format!("opening CUDA device {ordinal}"),
-                reason: format!("there are {} devices", all.len()),
-            });
-        }
-        let info = all.swap_remove(ordinal);
-        let (major, minor) = info.compute_capability;
+        let (info, arch) = select(ordinal)?;
         let doing = || format!("opening CUDA device {ordinal} ({})", info.name);
-        let Some(arch) = Arch::of_compute_capability(major, minor) else {
-            let known: alloc::vec::Vec<&str> = Arch::ALL.iter().map(|a| a.name()).collect();
-            return Err(CoreError::Device {
-                doing: doing(),
-                reason: format!(
-                    "it has compute capability {major}.{minor}, for which there are no kernels (there are for {}); use \
-                     --device cpu",
-                    known.join(", ")
-                ),
-            });
-        };
-        if let Some(why) = kernels_sys::absent() {
-            return Err(CoreError::Device { doing: doing(), reason: format!("the kernels were not built: {why}") });
-        }
         let device = result::device::get(ordinal as i32).doing(doing)?;
         // SAFETY: the device handle is the driver's own; the context is released in `drop`.
         let context = unsafe { result::primary_ctx::retain(device) }.doing(doing)?;

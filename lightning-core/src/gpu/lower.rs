@@ -6,7 +6,7 @@
 use super::driver::{Doing, Driver};
 use super::kernels::{Function, Kernels};
 use crate::error::CoreError;
-use crate::program::{Buffer, Space};
+use crate::program::{Buffer, Program, Space};
 use crate::tensor::{DType, Tensor};
 use alloc::format;
 use alloc::string::String;
@@ -54,7 +54,7 @@ pub(super) struct Launch {
 
 impl Launch {
     /// Enqueues the launch.
-    pub fn enqueue(&self, driver: &Driver, describe: impl FnOnce() -> String) -> Result<(), CoreError> {
+    pub fn enqueue(&self, stream: sys::CUstream, describe: impl FnOnce() -> String) -> Result<(), CoreError> {
         let kernel = self.function.kernel;
         let config = sys::CUlaunchConfig {
             gridDimX: self.grid.0 as u32,
@@ -64,7 +64,7 @@ impl Launch {
             blockDimY: 1,
             blockDimZ: 1,
             sharedMemBytes: kernel.dynamic_shared_bytes,
-            hStream: driver.stream,
+            hStream: stream,
             attrs: core::ptr::null_mut(),
             numAttrs: 0,
         };
@@ -80,6 +80,24 @@ impl Launch {
     pub fn kernel(&self) -> &'static str {
         self.function.kernel.name
     }
+}
+
+/// Lowers every operation of a program. `bases` are the addresses of the spaces, `scratch` address and size of the
+/// workspace.
+pub(super) fn lower(
+    driver: &Driver,
+    kernels: &mut Kernels,
+    program: &Program,
+    bases: [u64; Space::ALL.len()],
+    scratch: (u64, usize),
+) -> Result<Vec<Launch>, CoreError> {
+    let mut lowering =
+        Lowering { driver, kernels, buffers: &program.buffers, bases, scratch, launches: Vec::new(), node: 0 };
+    for (node, of) in program.nodes.iter().enumerate() {
+        lowering.node = node;
+        of.op.lower_gpu(&mut lowering)?;
+    }
+    Ok(lowering.launches)
 }
 
 /// What the lowering of an operation sees: addresses of tensors, the workspace, and a list to which it adds launches.

@@ -8,12 +8,14 @@
 
 mod driver;
 mod gemm;
+mod foreign;
 mod kernels;
 mod lower;
 mod ops;
 mod staging;
 
-pub use driver::{DeviceInfo, devices};
+pub use driver::{DeviceInfo, devices, usable};
+pub use foreign::{GpuOps, Workspace};
 pub use lower::{Grid, Lowering};
 pub use ops::GpuKernel;
 
@@ -173,26 +175,15 @@ impl GpuDevice {
                 found: format!("{} and {}", needed.0, needed.1),
             });
         }
-        let mut lowering = Lowering {
-            driver: &self.driver,
-            kernels: &mut self.kernels,
-            buffers: &program.buffers,
-            bases: core::array::from_fn(|i| self.regions[i].address),
-            scratch: (self.scratch.address, self.scratch.bytes),
-            launches: Vec::new(),
-            node: 0,
-        };
-        for (node, of) in program.nodes.iter().enumerate() {
-            lowering.node = node;
-            of.op.lower_gpu(&mut lowering)?;
-        }
-        let launches = lowering.launches;
+        let bases = core::array::from_fn(|i| self.regions[i].address);
+        let scratch = (self.scratch.address, self.scratch.bytes);
+        let launches = lower::lower(&self.driver, &mut self.kernels, program, bases, scratch)?;
         self.prepared.push(Prepared { id: program.id(), launches, graph: None });
         Ok(self.prepared.len() - 1)
     }
 
     fn enqueue(&self, program: &Program, launch: &Launch) -> Result<(), CoreError> {
-        launch.enqueue(&self.driver, || describe(program, launch.node))
+        launch.enqueue(self.driver.stream, || describe(program, launch.node))
     }
 
     /// Captures the launches of a program into a graph.

@@ -8,13 +8,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::blend_file::BlendFile;
+use super::dealt_rows::DealtRows;
+use super::leftovers::OutputGuard;
 use super::plan::{FileShare, plan_shards};
 use super::progress::{Progress, ProgressReport};
 use super::receipts::{EMPTY, FileReceipt, checksum_text};
-use super::rows::{BadRows, Row, TextField, Want, for_each_row};
+use super::rows::{BadRows, Row, Want};
 use super::run::{PreparedRun, ShardJob, file_hash, make_shards, plan_hash, run_directory, sum_stats};
 use super::sources::find_files;
 use super::splits::{distribute_shards, weight_text};
+use super::text_field::TextField;
 use crate::error::{DataError, Result};
 use crate::indexed::{IndexedWriter, TokenType};
 use crate::tokenizer::TextTokenizer;
@@ -109,6 +112,7 @@ pub fn tokenize_shard(
     tokenizer: &TextTokenizer,
     text_field: &str,
     files: &[FileShare],
+    dealt: &DealtRows,
     prefix: &Path,
     progress: &Progress,
 ) -> Result<(Vec<FileReceipt>, ShardStatistics)> {
@@ -168,7 +172,7 @@ pub fn tokenize_shard(
             progress.tokens.fetch_add(n, Ordering::Relaxed);
             Ok(more)
         };
-        for_each_row(share, Want::Text(text_field), settings.on_bad_row, &progress.bytes_read, &mut visit)?;
+        dealt.for_each(share, Want::Text(text_field), settings.on_bad_row, &progress.bytes_read, &mut visit)?;
     }
     stats.num_sequences = writer.sequences();
     stats.num_documents = writer.sequences();
@@ -247,7 +251,9 @@ pub fn prepare_pretrain(settings: &PretrainPrep, show: &(dyn Fn(&ProgressReport)
     }
     let names: Vec<(String, String)> = trained.iter().map(|d| (weight_text(d.weight), d.name.clone())).collect();
     distribute_shards(&names, num_shards, settings.valid_shards, settings.test_shards, 42).check(held_out)?;
+    let _guard = OutputGuard::enter(&output)?;
     let directory = run_directory(&output, &config, settings.force)?;
+    let dealt = DealtRows::new(&directory);
     let mut jobs = Vec::new();
     let mut prefixes = Vec::new();
     let mut fields = Vec::new();
@@ -271,7 +277,8 @@ pub fn prepare_pretrain(settings: &PretrainPrep, show: &(dyn Fn(&ProgressReport)
             let prefix = job.directory.join(format!("shard_{:06}", job.shard));
             // A tokenizer of its own: the words that it remembers are behind a lock.
             let tokenizer = tokenizer.clone();
-            let (files, stats) = tokenize_shard(settings, &tokenizer, field_of(job), &job.files, &prefix, &progress)?;
+            let (files, stats) =
+                tokenize_shard(settings, &tokenizer, field_of(job), &job.files, &dealt, &prefix, &progress)?;
             Ok((files, serde_json::to_value(stats).unwrap_or_default()))
         })
     })?;

@@ -80,7 +80,7 @@ pub(super) fn make_shards(
     progress: &Progress,
     make: impl Fn(&ShardJob) -> Result<(Vec<FileReceipt>, Value)> + Sync,
 ) -> Result<Vec<Receipt>> {
-    let input = |job: &ShardJob| job.files.iter().map(|f| f.file.size).sum::<u64>();
+    let input = |job: &ShardJob| job.files.iter().map(FileShare::bytes).sum::<u64>();
     progress.shards_total.store(jobs.len() as u64, Ordering::Relaxed);
     progress.bytes_total.store(jobs.iter().map(input).sum(), Ordering::Relaxed);
     map_in_order(jobs, threads, |job| {

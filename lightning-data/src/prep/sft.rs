@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 use super::blend_file::BlendFile;
 use super::chat::{ChatOutcome, ChatSettings, chat_sequences, tokenize_chunks, used_in};
 use super::chat_template::ChatTemplate;
+use super::dealt_rows::DealtRows;
+use super::leftovers::OutputGuard;
 use super::plan::{FileShare, plan_shards};
 use super::progress::{Progress, ProgressReport};
 use super::receipts::{EMPTY, FileReceipt, checksum_file};
-use super::rows::{BadRows, Row, Want, for_each_row};
+use super::rows::{BadRows, Row, Want};
 use super::run::{PreparedRun, ShardJob, file_hash, make_shards, plan_hash, run_directory, sum_stats};
 use super::sources::find_files;
 use super::splits::{distribute_shards, select_by_weight, weight_text};
@@ -126,6 +128,7 @@ pub fn spool_and_pack(
     tokenizer: &TextTokenizer,
     template: &ChatTemplate,
     files: &[FileShare],
+    dealt: &DealtRows,
     prefix: &Path,
     progress: &Progress,
 ) -> Result<(Vec<FileReceipt>, SftStatistics)> {
@@ -144,7 +147,7 @@ pub fn spool_and_pack(
             add_row(settings, tokenizer, template, row, &mut spool, &mut stats, progress)?;
             Ok(more)
         };
-        for_each_row(share, Want::Json, settings.on_bad_row, &progress.bytes_read, &mut visit)?;
+        dealt.for_each(share, Want::Json, settings.on_bad_row, &progress.bytes_read, &mut visit)?;
     }
     let spool = spool.finish()?;
     let (bins, packing) = plan_prepared(spool.lengths(), settings.pack_size, settings.algorithm, settings.seed)?;
@@ -285,7 +288,9 @@ pub fn prepare_sft(settings: &SftPrep, show: &(dyn Fn(&ProgressReport) + Sync)) 
         .map(|d| (weight_text(d.weight), d.name.clone()))
         .collect();
     distribute_shards(&names, num_shards, valid, test, settings.seed).check(valid + test)?;
+    let _guard = OutputGuard::enter(&output)?;
     let directory = run_directory(&output, &config, settings.force)?;
+    let dealt = DealtRows::new(&directory);
     let (mut jobs, mut prefixes) = (Vec::new(), Vec::new());
     for dataset in &settings.blend.datasets {
         let files = find_files(&dataset.path, dataset.subset.as_deref(), dataset.split.as_deref())?;
@@ -304,7 +309,8 @@ pub fn prepare_sft(settings: &SftPrep, show: &(dyn Fn(&ProgressReport) + Sync)) 
         make_shards(&jobs, settings.threads, &progress, |job| {
             let prefix = job.directory.join(format!("shard_{:06}", job.shard));
             let tokenizer = tokenizer.clone();
-            let (files, stats) = spool_and_pack(settings, &tokenizer, &template, &job.files, &prefix, &progress)?;
+            let (files, stats) =
+                spool_and_pack(settings, &tokenizer, &template, &job.files, &dealt, &prefix, &progress)?;
             Ok((files, serde_json::to_value(stats).unwrap_or_default()))
         })
     })?;

@@ -1,7 +1,8 @@
 //! `bench step`: training steps of a named model on random tokens, beside the rate of the step's own matrix products.
 
 use crate::cli::{BenchStepArgs, Exit, Failure};
-use crate::train::engine::{Engine, available_threads};
+use crate::train::device::DeviceChoice;
+use crate::train::engine::Engine;
 use lightning_core::config::{PRESETS, preset};
 use lightning_core::cpu::{Form, Mat, MatMut, Workers, matmul};
 use lightning_core::model::{AdamConfig, MicroBatch, ModelSpec, Objective, Precision, Routing, Trace, Training};
@@ -31,7 +32,8 @@ pub fn step(args: BenchStepArgs) -> Result<(), Failure> {
     if args.steps == 0 || args.batch == 0 || args.seq < 2 {
         return Err(Failure::new(Exit::Usage, "--steps and --batch must be at least 1 and --seq at least 2"));
     }
-    let threads = args.threads.unwrap_or_else(available_threads);
+    let choice = DeviceChoice::from_parts(args.device, args.threads, true)?;
+    let threads = choice.threads();
     let vocab = config.vocab;
     let spec = ModelSpec {
         config,
@@ -59,7 +61,7 @@ pub fn step(args: BenchStepArgs) -> Result<(), Failure> {
         end_weight_decay: 0.01,
     };
     let adam = AdamConfig { betas: (0.9, 0.95), eps: 1e-8, clip: 1.0, schedule };
-    let mut engine = Engine::new(spec, Some(&adam), threads, Trace::Off)?;
+    let mut engine = Engine::new(spec, Some(&adam), &choice, Trace::Off)?;
     engine.model.clone().initialize(&mut engine.device, 0)?;
     let tokens = args.batch * args.seq;
     eprintln!(
@@ -80,7 +82,7 @@ pub fn step(args: BenchStepArgs) -> Result<(), Failure> {
         let start = Instant::now();
         let mut this = Profile::new();
         for program in &programs {
-            timed(&mut engine, program, &mut this);
+            timed(&mut engine, program, &mut this)?;
         }
         // The first step touches memory for the first time.
         if i > 0 {
@@ -139,13 +141,14 @@ fn random_batch(step: u64, rows: usize, seq: usize, vocab: usize) -> Batch {
     batch
 }
 
-fn timed(engine: &mut Engine, program: &Program, profile: &mut Profile) {
+fn timed(engine: &mut Engine, program: &Program, profile: &mut Profile) -> Result<(), Failure> {
     let mut last = Instant::now();
     engine.device.run_observed(program, |index| {
         let now = Instant::now();
         *profile.entry(program.nodes[index].op.name()).or_default() += (now - last).as_secs_f64();
         last = now;
-    });
+    })?;
+    Ok(())
 }
 
 /// A matrix product of the step and how often it occurs.

@@ -25,6 +25,20 @@ fn grouped(n: u64) -> String {
     text
 }
 
+/// The fullest region of every part of the step, in order: what stands behind the last `/` of a region's name.
+fn parts(timeline: &[(String, usize)]) -> Vec<(&str, &str, usize)> {
+    let mut parts: Vec<(&str, &str, usize)> = Vec::new();
+    for (region, bytes) in timeline {
+        let part = region.rsplit('/').next().unwrap_or(region);
+        match parts.iter_mut().find(|(name, ..)| *name == part) {
+            Some(known) if known.2 >= *bytes => {}
+            Some(known) => *known = (part, region, *bytes),
+            None => parts.push((part, region, *bytes)),
+        }
+    }
+    parts
+}
+
 /// What a reader has to know about the figures.
 fn notes(request: &PlanRequest, target: &str, exact: bool) -> Vec<String> {
     use crate::config::choices::{PeftScheme, Precision as Class};
@@ -34,7 +48,12 @@ fn notes(request: &PlanRequest, target: &str, exact: bool) -> Vec<String> {
         notes.push(format!("the recipe is made for {}, which has more memory than this target", recipe.machine));
     }
     if matches!(config.mixed_precision.precision, Class::Fp8Cs | Class::Fp8Mx | Class::Nvfp4) {
-        notes.push("activations are planned in bf16; only weights count their 8- or 4-bit copies".to_string());
+        let bytes = super::low_precision::bytes_per_value(config.mixed_precision.precision).unwrap_or(2.0);
+        notes.push(format!(
+            "products of the {} class keep their inputs as casts of {bytes:.4} bytes a value; everything else is bf16{}",
+            config.mixed_precision.precision,
+            if super::low_precision::mtp_stays(config) { ", the MTP block too" } else { "" }
+        ));
     }
     if config.peft.scheme == Some(PeftScheme::Lora) {
         notes.push("adapters count in weights and optimizer, not in activations and FLOPs".to_string());
@@ -93,6 +112,7 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
             "logits_bytes": a.logits,
             "arena_bytes": e.arena,
             "scratch_bytes": e.scratch,
+            "sampler_bytes": e.sampler,
             "workspace_at_peak_bytes": a.workspace,
             "collective_bytes": e.collective,
             "host_bytes": e.host,
@@ -104,6 +124,7 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
             "fits": e.fits(),
             "peak": {"region": a.peak_region, "op": a.peak_op, "live_bytes": a.peak,
                      "holders": a.holders.iter().map(|h| json!({"name": h.name, "bytes": h.bytes})).collect::<Vec<_>>()},
+            "points": a.timeline.iter().map(|(region, bytes)| json!({"region": region, "bytes": bytes})).collect::<Vec<_>>(),
             "flops_per_token": {"charged": e.charged, "honest": e.honest},
             "rank_step": {"program_flops": e.program_flops, "recompute_flops": e.recompute_flops,
                           "moved_bytes": e.moved, "compute_seconds": e.compute_seconds,
@@ -168,9 +189,12 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
     line(format!("  {:28} {:9.2}", "logits tile", gib(a.logits as f64)));
     line(format!("  {:28} {:9.2}", "workspace at the peak", gib(a.workspace as f64)));
     line(format!("  {:28} {:9.2}", "arena", gib(e.arena)));
-    for (name, bytes) in
-        [("threads' scratch", e.scratch), ("collective buffers", e.collective), ("context, libraries", e.reserve)]
-    {
+    for (name, bytes) in [
+        ("threads' scratch", e.scratch),
+        ("second engine for samples", e.sampler),
+        ("collective buffers", e.collective),
+        ("context, libraries", e.reserve),
+    ] {
         if bytes > 0.0 {
             line(format!("  {name:28} {:9.2}", gib(bytes)));
         }
@@ -199,6 +223,10 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
     line(format!("peak        {} in {}, {:.2} GiB alive; largest:", a.peak_op, a.peak_region, gib(a.peak as f64)));
     for h in &a.holders {
         line(format!("  {:40} {:9.1} MiB", h.name, h.bytes as f64 / 1_048_576.0));
+    }
+    line("fullest point of every part of the step (activations and workspace)".to_string());
+    for (part, region, bytes) in parts(&a.timeline) {
+        line(format!("  {part:40} {:9.1} MiB  in {region}", bytes as f64 / 1_048_576.0));
     }
     if !recompute.is_empty() {
         line("recomputed, each beside the others".to_string());
@@ -247,7 +275,10 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
         e.tokens / overlapped / e.ranks.world as f64,
         charged_step / overlapped / 1e12,
         t.source,
-        if planner.measured.is_empty() { "" } else { "; measured where the table has the operation" }
+        planner.measured.as_ref().map_or(String::new(), |table| format!(
+            "; measured on {} ({}) where the table has the operation",
+            table.machine, table.date
+        ))
     ));
     if let Some(longest) = longest {
         match longest {

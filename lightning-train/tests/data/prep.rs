@@ -165,7 +165,7 @@ fn reinforcement_learning_rows_are_completed() {
     );
     s.write(
         "blend.jsonl",
-        "{\"_hf_placeholder\": {\"dataset\": \"DAPO\", \"row\": 0}}\n{\"question\": \"own\", \"expected_answer\": \"x\"}\n",
+        "{\"dataset\": \"dapo17k\", \"_hf_placeholder\": {\"row\": 0}}\n{\"question\": \"own\", \"expected_answer\": \"x\"}\n",
     );
     let done = json_of(&s, "data prep rl --train blend.jsonl --dapo dapo --output out --json");
     assert_eq!(done["counts"]["num_rows_train"], 2);
