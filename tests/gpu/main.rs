@@ -8,5 +8,6 @@ mod support;
 
 mod compare;
 mod driver;
+mod linear;
 mod model;
 mod norm;

@@ -7,6 +7,7 @@
 //! Activations are bf16 (`Precision::act`); statistics, states and sums are f32.
 
 mod driver;
+mod gemm;
 mod foreign;
 mod kernels;
 mod lower;

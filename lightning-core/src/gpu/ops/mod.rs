@@ -1,6 +1,7 @@
 //! What each operation launches, one family per file. The formulas and contracts are at the head of the files in
 //! [`crate::ops`] and of the kernels in `csrc/`.
 
+mod linear;
 mod norm;
 
 use super::Lowering;
@@ -20,6 +21,8 @@ impl Op {
     /// Adds the launches of the operation.
     pub(super) fn lower_gpu(&self, gpu: &mut Lowering<'_>) -> Result<(), CoreError> {
         match self {
+            Self::LinearFwd(op) => op.lower(gpu),
+            Self::LinearBwd(op) => op.lower(gpu),
             Self::RmsNormFwd(op) => op.lower(gpu),
             Self::RmsNormBwd(op) => op.lower(gpu),
             other => Err(CoreError::Device {
