@@ -7,8 +7,8 @@
 //! Activations are bf16 (`Precision::act`); statistics, states and sums are f32.
 
 mod driver;
-mod gemm;
 mod foreign;
+mod gemm;
 mod kernels;
 mod lower;
 mod ops;
