@@ -9,6 +9,7 @@
 #[repr(align(64))]
 #[derive(Debug, Copy, Clone, PartialEq)]
 pub struct LightningTensorMap {
+    #[doc = " known to the driver and to TMA"]
     pub opaque: [u64; 16usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -17,15 +18,6 @@ const _: () = {
     ["Alignment of LightningTensorMap"][::core::mem::align_of::<LightningTensorMap>() - 64usize];
     ["Offset of field: LightningTensorMap::opaque"][::core::mem::offset_of!(LightningTensorMap, opaque) - 0usize];
 };
-impl Default for LightningTensorMap {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
 #[doc = " x' = act(x + b),  y = act(w x' rstd),  rstd = (mean_h x'^2 + eps)^(-1/2)"]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq)]
@@ -253,12 +245,3 @@ const _: () = {
     ["Offset of field: GemmTmaParams::raster"][::core::mem::offset_of!(GemmTmaParams, raster) - 296usize];
     ["Offset of field: GemmTmaParams::reserved"][::core::mem::offset_of!(GemmTmaParams, reserved) - 300usize];
 };
-impl Default for GemmTmaParams {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}

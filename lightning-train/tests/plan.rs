@@ -318,7 +318,9 @@ fn the_plan_is_what_the_run_allocates() {
         assert_eq!(planned as usize, run, "round {round}: {overrides:?}");
         // The second engine of samples.
         let sampler = lightning_train::train::sample::SampleSettings::of(config).map_or(0, |(_, settings)| {
-            Engine::new(settings.spec(&spec), None, &DeviceChoice::Cpu { threads }, Trace::Full).unwrap().allocated_bytes()
+            Engine::new(settings.spec(&spec), None, &DeviceChoice::Cpu { threads }, Trace::Full)
+                .unwrap()
+                .allocated_bytes()
         });
         assert_eq!(sampler_bytes(config, &spec, threads).unwrap(), sampler, "round {round}: {overrides:?}");
         assert_eq!(e.total() as usize, run + sampler, "round {round}: {overrides:?}");

@@ -30,7 +30,7 @@ use cudarc::driver::{result, sys};
 use driver::{DeviceMemory, Doing, Driver, PinnedMemory};
 use kernels::Kernels;
 use lower::Launch;
-use staging::Staging;
+use staging::{Fetch, Staging};
 
 /// How a program's launches reach the device. The results are the same bit for bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,6 +65,7 @@ pub struct GpuDevice {
     scratch: DeviceMemory,
     staging: Staging,
     readback: core::cell::RefCell<PinnedMemory>,
+    fetches: [Fetch; 2],
     prepared: Vec<Prepared>,
     kernels: Kernels,
     options: GpuOptions,
@@ -108,6 +109,7 @@ impl GpuDevice {
             scratch,
             staging,
             readback,
+            fetches: [Fetch::new()?, Fetch::new()?],
             prepared: Vec::new(),
             kernels: Kernels::default(),
             options,
@@ -281,6 +283,18 @@ impl Device for GpuDevice {
             address += part.len() as u64;
         }
         Ok(())
+    }
+
+    fn fetch(&mut self, buffers: &[Buffer], tensors: &[Tensor], slot: usize) -> Result<(), CoreError> {
+        self.driver.bind()?;
+        let places: Vec<(u64, usize)> =
+            tensors.iter().map(|t| Ok((self.locate(buffers, *t)?, t.bytes()))).collect::<Result<_, CoreError>>()?;
+        self.fetches[slot].start(&self.driver, &places)
+    }
+
+    fn fetched(&mut self, slot: usize) -> Result<&[u8], CoreError> {
+        self.driver.bind()?;
+        self.fetches[slot].wait()
     }
 }
 
