@@ -29,6 +29,8 @@ const STEPS: &[Step] = &[
     ("tests", tests),
     ("kernel budgets", || verb("kernel-facts", &[])),
     ("parameter blocks", || verb("bindgen", &["--check"])),
+    ("foreign kernels", || verb("sim-conformance", &["--reduced"])),
+    ("planted faults", || verb("sim-mutants", &["--count", "20", "--at-least", "90"])),
 ];
 
 impl Test {
