@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn b95_b96_signals_save_in_the_first_evaluation_and_the_resumed_run_does_it() {
-    for name in ["TERM", "USR1"] {
+    for name in ["TERM", "USR1", "INT"] {
         let s = Scratch::new(&format!("signal-evaluation-{name}"));
         let mut child = start(&s, &small(&s, &["logger.dir=run", "validation.eval_iters=1000000"]));
         wait_until(&mut child, "the run", || said(&s).contains("run folder"));

@@ -112,6 +112,7 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
             "arena_bytes": e.arena,
             "scratch_bytes": e.scratch,
             "sampler_bytes": e.sampler,
+            "snapshot_bytes": e.snapshot,
             "workspace_at_peak_bytes": a.workspace,
             "collective_bytes": e.collective,
             "host_bytes": e.host,
@@ -193,7 +194,7 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
     line(format!("  {:28} {:9.2}", "arena", size(e.arena)));
     for (name, bytes) in [
         ("threads' scratch", e.scratch),
-        ("second engine for samples", e.sampler),
+        ("second engine for samples", e.sampler), ("copy while saving", e.snapshot),
         ("collective buffers", e.collective),
         ("context, libraries", e.reserve),
     ] {

@@ -14,18 +14,15 @@ impl Run<'_> {
         let start = Instant::now();
         let c = &self.config.checkpoint;
         let step = self.state.iteration;
+        // One snapshot at a time: the plan has room for one.
+        self.finish_save()?;
         let snapshot = Snapshot::take(&self.engine, &self.state, &self.run_config, c.save_optim);
         self.snapshot_at = Some(step);
-        let written = if c.async_save && !last {
-            let before = self.saver.start(snapshot, &self.folders.checkpoints)?;
-            before.is_some()
+        if c.async_save && !last {
+            self.saver.start(snapshot, &self.folders.checkpoints)?;
         } else {
-            self.saver.wait()?;
             snapshot.write(&self.folders.checkpoints)?;
             self.saved_at = Some(step);
-            true
-        };
-        if written {
             self.prune()?;
         }
         let seconds = start.elapsed().as_secs_f64();
