@@ -9,7 +9,7 @@ use crate::failure::Result;
 use crate::interop::environment;
 use crate::process::{cargo, remove_folder, root, run, target_dir};
 
-/// copy a checkpoint of 4 GB by import, by export, by dd and by the safetensors package, in turn; needs 17 GB of disk and
+/// copy a checkpoint of 4 GB by import, by export, by dd and by the safetensors package, in turn; needs 13 GB of disk and
 /// fails when import or export is below 80 % of dd, slower than the package, or takes more than a tenth of its memory
 #[derive(FromArgs)]
 #[argh(subcommand, name = "checkpoint-speed")]

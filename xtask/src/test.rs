@@ -95,11 +95,17 @@ fn tests() -> Result<()> {
     run(cargo_with_kernels().args(["test", "--release", "--workspace"]))
 }
 
-/// The family member with widths of a sixteenth (475 MB) through import, the simulated layouts and export.
+/// The family member with widths of a sixteenth (241 MB) through import, the simulated layouts and export.
 fn family_member() -> Result<()> {
-    run(cargo_with_kernels()
-        .env("LIGHTNING_FAMILY_SCALE", "16")
-        .args(["test", "--release", "--workspace", "--test", "convert", "--", "a_checkpoint_survives_import"]))
+    run(cargo_with_kernels().env("LIGHTNING_FAMILY_SCALE", "16").args([
+        "test",
+        "--release",
+        "--workspace",
+        "--test",
+        "convert",
+        "--",
+        "a_checkpoint_survives_import",
+    ]))
 }
 
 /// Another verb of this program, as a process of its own so that its output reads as if typed.
