@@ -21,6 +21,7 @@ use super::splits::distribute_shards;
 use super::text_field::TextField;
 use crate::error::{DataError, Result};
 use crate::indexed::{IndexedWriter, TokenType};
+use crate::parallel::default_workers;
 use crate::tokenizer::{TextTokenizer, TokenizerCopies};
 
 /// Settings of a preparation for pretraining.
@@ -76,7 +77,7 @@ impl PretrainPrep {
             sample: None,
             force: false,
             on_bad_row: BadRows::Stop,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: default_workers(),
         }
     }
 }

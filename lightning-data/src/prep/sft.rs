@@ -21,6 +21,7 @@ use super::run::{
 use super::splits::{distribute_shards, select_by_weight};
 use super::spool::SpoolWriter;
 use crate::error::{DataError, Result};
+use crate::parallel::default_workers;
 use crate::sft::{Algorithm, Bins, PackWriter, pack_examples, plan_prepared};
 use crate::tokenizer::{TextTokenizer, TokenizerCopies};
 
@@ -83,7 +84,7 @@ impl SftPrep {
             sample: None,
             force: false,
             on_bad_row: BadRows::Stop,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: default_workers(),
         }
     }
 

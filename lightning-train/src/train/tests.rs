@@ -128,10 +128,17 @@ fn a_step_that_waits_for_its_data_is_an_event_and_changes_nothing() {
     assert!(stall["waited_s"].as_f64().unwrap() > 0.1, "{stall}");
     let samples = stall["samples"].as_array().unwrap();
     assert!(samples.len() == GLOBAL as usize && samples.iter().all(|s| s["documents"].is_array()), "{stall}");
-    let waited = |step: u64| {
+    let number = |step: u64, key: &str| {
         let record = all.iter().find(|r| r["iteration"] == step && r.get("event").is_none()).unwrap();
-        record["data_wait_ms"].as_f64().unwrap()
+        record[key].as_f64().unwrap()
     };
+    let waited = |step: u64| number(step, "data_wait_ms");
+    // The share is of the step's own time, in which the waiting lies.
+    for step in [4, 6] {
+        let share = number(step, "data_wait_share");
+        assert!((0.0..=1.0).contains(&share), "{share}");
+        assert!((share - waited(step) / number(step, "elapsed_ms")).abs() < 1e-9, "{share}");
+    }
     assert!(waited(4) >= 100.0 && waited(6) < 100.0, "{} and {}", waited(4), waited(6));
     assert!(shard(&slow, 6) == shard(&plain, 6), "waiting changed the run");
 }
