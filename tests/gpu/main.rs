@@ -8,4 +8,7 @@ mod support;
 
 mod compare;
 mod driver;
+mod embed;
+mod moe;
 mod norm;
+mod reduce;

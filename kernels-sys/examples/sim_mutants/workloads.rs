@@ -3,7 +3,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use kernels_sys::RmsNormBwdDwParams;
+use kernels_sys::SumBlocksParams;
 use ptx_sim::exec::Module;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub fn run(kernel: &str, ptx: &str, inputs_seed: u64, schedule_seed: u64, verify
         "rms_norm_fwd_f32" => forward_shapes::<f32>(&gpu, &mut random, &mut hasher),
         "rms_norm_bwd_bf16" => backward_shapes::<Bf16>(&gpu, &mut random, &mut hasher),
         "rms_norm_bwd_f32" => backward_shapes::<f32>(&gpu, &mut random, &mut hasher),
-        "rms_norm_bwd_dw" => dw_shapes(&gpu, &mut random, &mut hasher),
+        "sum_blocks_f32" => dw_shapes(&gpu, &mut random, &mut hasher),
         other => return Err(format!("no launches are known for {other}")),
     };
     outcome.map(|()| hasher.finish()).map_err(|trouble| trouble.to_string())
@@ -97,14 +97,16 @@ fn dw_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) 
         let h = [45, 32, 7][n % 3];
         let partial: Vec<f32> = random.elements(blocks * h, 0.0, 1.0);
         let (source, dw) = (gpu.upload(&partial), gpu.upload(&random.elements::<f32>(h, 0.0, 1.0)));
-        let params = RmsNormBwdDwParams {
-            dw_partial: source.address,
-            dw: dw.address,
+        let params = SumBlocksParams {
+            partial: source.address,
+            dst: dw.address,
+            partial_stride: h as i64,
             blocks: blocks as i64,
-            h: h as i32,
+            n: h as i64,
             accumulate: (n % 2) as i32,
+            reserved: 0,
         };
-        gpu.launch("rms_norm_bwd_dw", h.div_ceil(32) as u64, &params)?;
+        gpu.launch("sum_blocks_f32", h.div_ceil(32) as u64, &params)?;
         dw.check_guards::<f32>("dw", 1, h, h)?;
         hash_elements(&dw.read::<f32>(0, h), hasher);
     }
