@@ -122,32 +122,358 @@ const _: () = {
     ["Offset of field: RmsNormBwdParams::accumulate"][::core::mem::offset_of!(RmsNormBwdParams, accumulate) - 88usize];
     ["Offset of field: RmsNormBwdParams::reserved"][::core::mem::offset_of!(RmsNormBwdParams, reserved) - 92usize];
 };
-#[doc = " dw (+)= sum_i dw_partial[i], in a fixed order"]
+#[doc = " dst (+)= sum_i partial[i], in a fixed order"]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq)]
-pub struct RmsNormBwdDwParams {
-    #[doc = " [blocks, h] f32"]
-    pub dw_partial: u64,
-    #[doc = " [h] f32, added to or overwritten, see accumulate"]
-    pub dw: u64,
-    #[doc = " token blocks, may be 0"]
+pub struct SumBlocksParams {
+    #[doc = " [blocks, n] f32"]
+    pub partial: u64,
+    #[doc = " [n] grad, added to or overwritten, see accumulate"]
+    pub dst: u64,
+    #[doc = " elements from one row of partial to the next"]
+    pub partial_stride: i64,
+    #[doc = " may be 0"]
     pub blocks: i64,
-    #[doc = " hidden, at least 1"]
-    pub h: i32,
-    #[doc = " 0: dw = sum; 1: dw += sum"]
+    #[doc = " elements of the sum, at least 1"]
+    pub n: i64,
+    #[doc = " 0: dst = sum; 1: dst += sum"]
     pub accumulate: i32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of RmsNormBwdDwParams"][::core::mem::size_of::<RmsNormBwdDwParams>() - 32usize];
-    ["Alignment of RmsNormBwdDwParams"][::core::mem::align_of::<RmsNormBwdDwParams>() - 8usize];
-    ["Offset of field: RmsNormBwdDwParams::dw_partial"]
-        [::core::mem::offset_of!(RmsNormBwdDwParams, dw_partial) - 0usize];
-    ["Offset of field: RmsNormBwdDwParams::dw"][::core::mem::offset_of!(RmsNormBwdDwParams, dw) - 8usize];
-    ["Offset of field: RmsNormBwdDwParams::blocks"][::core::mem::offset_of!(RmsNormBwdDwParams, blocks) - 16usize];
-    ["Offset of field: RmsNormBwdDwParams::h"][::core::mem::offset_of!(RmsNormBwdDwParams, h) - 24usize];
-    ["Offset of field: RmsNormBwdDwParams::accumulate"]
-        [::core::mem::offset_of!(RmsNormBwdDwParams, accumulate) - 28usize];
+    ["Size of SumBlocksParams"][::core::mem::size_of::<SumBlocksParams>() - 48usize];
+    ["Alignment of SumBlocksParams"][::core::mem::align_of::<SumBlocksParams>() - 8usize];
+    ["Offset of field: SumBlocksParams::partial"][::core::mem::offset_of!(SumBlocksParams, partial) - 0usize];
+    ["Offset of field: SumBlocksParams::dst"][::core::mem::offset_of!(SumBlocksParams, dst) - 8usize];
+    ["Offset of field: SumBlocksParams::partial_stride"]
+        [::core::mem::offset_of!(SumBlocksParams, partial_stride) - 16usize];
+    ["Offset of field: SumBlocksParams::blocks"][::core::mem::offset_of!(SumBlocksParams, blocks) - 24usize];
+    ["Offset of field: SumBlocksParams::n"][::core::mem::offset_of!(SumBlocksParams, n) - 32usize];
+    ["Offset of field: SumBlocksParams::accumulate"][::core::mem::offset_of!(SumBlocksParams, accumulate) - 40usize];
+    ["Offset of field: SumBlocksParams::reserved"][::core::mem::offset_of!(SumBlocksParams, reserved) - 44usize];
+};
+#[doc = " dst_ij = value"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct FillParams {
+    #[doc = " [rows, cols] of any type, overwritten"]
+    pub dst: u64,
+    #[doc = " the element's bits, in the low `size` bytes"]
+    pub value: u64,
+    #[doc = " elements from one row of dst to the next"]
+    pub stride: i64,
+    #[doc = " may be 0"]
+    pub rows: i64,
+    #[doc = " at least 1"]
+    pub cols: i64,
+    #[doc = " bytes of an element: 2, 4 or 8"]
+    pub size: i32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of FillParams"][::core::mem::size_of::<FillParams>() - 48usize];
+    ["Alignment of FillParams"][::core::mem::align_of::<FillParams>() - 8usize];
+    ["Offset of field: FillParams::dst"][::core::mem::offset_of!(FillParams, dst) - 0usize];
+    ["Offset of field: FillParams::value"][::core::mem::offset_of!(FillParams, value) - 8usize];
+    ["Offset of field: FillParams::stride"][::core::mem::offset_of!(FillParams, stride) - 16usize];
+    ["Offset of field: FillParams::rows"][::core::mem::offset_of!(FillParams, rows) - 24usize];
+    ["Offset of field: FillParams::cols"][::core::mem::offset_of!(FillParams, cols) - 32usize];
+    ["Offset of field: FillParams::size"][::core::mem::offset_of!(FillParams, size) - 40usize];
+    ["Offset of field: FillParams::reserved"][::core::mem::offset_of!(FillParams, reserved) - 44usize];
+};
+#[doc = " One pass of a stable sort of n items by a digit of their keys, see csrc/sort/counting_sort.cu"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct SortPassParams {
+    #[doc = " [n] i32: key of every item; what is not in [0, limit) counts as limit"]
+    pub key: u64,
+    #[doc = " [n] i32: items in the order so far; absent: 0, 1, 2, ..."]
+    pub from: u64,
+    #[doc = " [n] i32, overwritten: items in the new order"]
+    pub out: u64,
+    #[doc = " [n] i32, overwritten: position of every item in `out`; may be absent"]
+    pub inverse: u64,
+    #[doc = " [digits] i32, overwritten: position of the first item of every digit; may be absent"]
+    pub start: u64,
+    #[doc = " [digits, tiles] i32, workspace"]
+    pub count: u64,
+    #[doc = " items, may be 0, below 2^31"]
+    pub n: i64,
+    #[doc = " items of a tile, a multiple of 32"]
+    pub tile: i32,
+    #[doc = " ceil(n / tile), at least 1"]
+    pub tiles: i32,
+    #[doc = " different digits, at most 1024"]
+    pub digits: i32,
+    #[doc = " keys above and below what is allowed become this, the largest"]
+    pub limit: i32,
+    #[doc = " digit = (key >> shift) & mask"]
+    pub shift: i32,
+    pub mask: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of SortPassParams"][::core::mem::size_of::<SortPassParams>() - 80usize];
+    ["Alignment of SortPassParams"][::core::mem::align_of::<SortPassParams>() - 8usize];
+    ["Offset of field: SortPassParams::key"][::core::mem::offset_of!(SortPassParams, key) - 0usize];
+    ["Offset of field: SortPassParams::from"][::core::mem::offset_of!(SortPassParams, from) - 8usize];
+    ["Offset of field: SortPassParams::out"][::core::mem::offset_of!(SortPassParams, out) - 16usize];
+    ["Offset of field: SortPassParams::inverse"][::core::mem::offset_of!(SortPassParams, inverse) - 24usize];
+    ["Offset of field: SortPassParams::start"][::core::mem::offset_of!(SortPassParams, start) - 32usize];
+    ["Offset of field: SortPassParams::count"][::core::mem::offset_of!(SortPassParams, count) - 40usize];
+    ["Offset of field: SortPassParams::n"][::core::mem::offset_of!(SortPassParams, n) - 48usize];
+    ["Offset of field: SortPassParams::tile"][::core::mem::offset_of!(SortPassParams, tile) - 56usize];
+    ["Offset of field: SortPassParams::tiles"][::core::mem::offset_of!(SortPassParams, tiles) - 60usize];
+    ["Offset of field: SortPassParams::digits"][::core::mem::offset_of!(SortPassParams, digits) - 64usize];
+    ["Offset of field: SortPassParams::limit"][::core::mem::offset_of!(SortPassParams, limit) - 68usize];
+    ["Offset of field: SortPassParams::shift"][::core::mem::offset_of!(SortPassParams, shift) - 72usize];
+    ["Offset of field: SortPassParams::mask"][::core::mem::offset_of!(SortPassParams, mask) - 76usize];
+};
+#[doc = " start_t, end_t = first and one past the last token of the document of t"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct SegmentsParams {
+    #[doc = " [m] i32, ascending document offsets, repetitions allowed"]
+    pub cu_seqlens: u64,
+    #[doc = " [t] i32, overwritten"]
+    pub start: u64,
+    #[doc = " [t] i32, overwritten"]
+    pub end: u64,
+    #[doc = " offsets, may be 0"]
+    pub m: i64,
+    #[doc = " tokens of a row, at least 1"]
+    pub row_len: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of SegmentsParams"][::core::mem::size_of::<SegmentsParams>() - 48usize];
+    ["Alignment of SegmentsParams"][::core::mem::align_of::<SegmentsParams>() - 8usize];
+    ["Offset of field: SegmentsParams::cu_seqlens"][::core::mem::offset_of!(SegmentsParams, cu_seqlens) - 0usize];
+    ["Offset of field: SegmentsParams::start"][::core::mem::offset_of!(SegmentsParams, start) - 8usize];
+    ["Offset of field: SegmentsParams::end"][::core::mem::offset_of!(SegmentsParams, end) - 16usize];
+    ["Offset of field: SegmentsParams::m"][::core::mem::offset_of!(SegmentsParams, m) - 24usize];
+    ["Offset of field: SegmentsParams::row_len"][::core::mem::offset_of!(SegmentsParams, row_len) - 32usize];
+    ["Offset of field: SegmentsParams::t"][::core::mem::offset_of!(SegmentsParams, t) - 40usize];
+};
+#[doc = " dst_t = src_{t+1} inside a document, 0 at its last token"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct RollParams {
+    #[doc = " [t] i32"]
+    pub src: u64,
+    #[doc = " [t] i32 of the document bounds"]
+    pub end: u64,
+    #[doc = " [t] i32, overwritten"]
+    pub dst: u64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of RollParams"][::core::mem::size_of::<RollParams>() - 32usize];
+    ["Alignment of RollParams"][::core::mem::align_of::<RollParams>() - 8usize];
+    ["Offset of field: RollParams::src"][::core::mem::offset_of!(RollParams, src) - 0usize];
+    ["Offset of field: RollParams::end"][::core::mem::offset_of!(RollParams, end) - 8usize];
+    ["Offset of field: RollParams::dst"][::core::mem::offset_of!(RollParams, dst) - 16usize];
+    ["Offset of field: RollParams::t"][::core::mem::offset_of!(RollParams, t) - 24usize];
+};
+#[doc = " y_t = table_{ids_t}"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct EmbeddingFwdParams {
+    #[doc = " [t] i32"]
+    pub ids: u64,
+    #[doc = " [v, h] act"]
+    pub table: u64,
+    #[doc = " [t, h] act, overwritten"]
+    pub y: u64,
+    #[doc = " elements from one row of table to the next"]
+    pub table_stride: i64,
+    #[doc = " of y"]
+    pub y_stride: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+    #[doc = " hidden, at least 1"]
+    pub h: i32,
+    #[doc = " vocabulary, at least 1"]
+    pub v: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of EmbeddingFwdParams"][::core::mem::size_of::<EmbeddingFwdParams>() - 56usize];
+    ["Alignment of EmbeddingFwdParams"][::core::mem::align_of::<EmbeddingFwdParams>() - 8usize];
+    ["Offset of field: EmbeddingFwdParams::ids"][::core::mem::offset_of!(EmbeddingFwdParams, ids) - 0usize];
+    ["Offset of field: EmbeddingFwdParams::table"][::core::mem::offset_of!(EmbeddingFwdParams, table) - 8usize];
+    ["Offset of field: EmbeddingFwdParams::y"][::core::mem::offset_of!(EmbeddingFwdParams, y) - 16usize];
+    ["Offset of field: EmbeddingFwdParams::table_stride"]
+        [::core::mem::offset_of!(EmbeddingFwdParams, table_stride) - 24usize];
+    ["Offset of field: EmbeddingFwdParams::y_stride"][::core::mem::offset_of!(EmbeddingFwdParams, y_stride) - 32usize];
+    ["Offset of field: EmbeddingFwdParams::t"][::core::mem::offset_of!(EmbeddingFwdParams, t) - 40usize];
+    ["Offset of field: EmbeddingFwdParams::h"][::core::mem::offset_of!(EmbeddingFwdParams, h) - 48usize];
+    ["Offset of field: EmbeddingFwdParams::v"][::core::mem::offset_of!(EmbeddingFwdParams, v) - 52usize];
+};
+#[doc = " dtable_v (+)= sum over t with ids_t = v, ascending t, of dy_t"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct EmbeddingBwdParams {
+    #[doc = " [t] i32"]
+    pub ids: u64,
+    #[doc = " [t] i32: token positions sorted by id, stable"]
+    pub order: u64,
+    #[doc = " [t, h] act"]
+    pub dy: u64,
+    #[doc = " [v, h] grad, rows of present ids added to or overwritten, see accumulate"]
+    pub dtable: u64,
+    #[doc = " elements from one row of dy to the next"]
+    pub dy_stride: i64,
+    #[doc = " of dtable"]
+    pub dtable_stride: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+    #[doc = " hidden, at least 1"]
+    pub h: i32,
+    #[doc = " vocabulary, at least 1"]
+    pub v: i32,
+    #[doc = " 0: dtable_v = sum; 1: dtable_v += sum"]
+    pub accumulate: i32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of EmbeddingBwdParams"][::core::mem::size_of::<EmbeddingBwdParams>() - 72usize];
+    ["Alignment of EmbeddingBwdParams"][::core::mem::align_of::<EmbeddingBwdParams>() - 8usize];
+    ["Offset of field: EmbeddingBwdParams::ids"][::core::mem::offset_of!(EmbeddingBwdParams, ids) - 0usize];
+    ["Offset of field: EmbeddingBwdParams::order"][::core::mem::offset_of!(EmbeddingBwdParams, order) - 8usize];
+    ["Offset of field: EmbeddingBwdParams::dy"][::core::mem::offset_of!(EmbeddingBwdParams, dy) - 16usize];
+    ["Offset of field: EmbeddingBwdParams::dtable"][::core::mem::offset_of!(EmbeddingBwdParams, dtable) - 24usize];
+    ["Offset of field: EmbeddingBwdParams::dy_stride"]
+        [::core::mem::offset_of!(EmbeddingBwdParams, dy_stride) - 32usize];
+    ["Offset of field: EmbeddingBwdParams::dtable_stride"]
+        [::core::mem::offset_of!(EmbeddingBwdParams, dtable_stride) - 40usize];
+    ["Offset of field: EmbeddingBwdParams::t"][::core::mem::offset_of!(EmbeddingBwdParams, t) - 48usize];
+    ["Offset of field: EmbeddingBwdParams::h"][::core::mem::offset_of!(EmbeddingBwdParams, h) - 56usize];
+    ["Offset of field: EmbeddingBwdParams::v"][::core::mem::offset_of!(EmbeddingBwdParams, v) - 60usize];
+    ["Offset of field: EmbeddingBwdParams::accumulate"]
+        [::core::mem::offset_of!(EmbeddingBwdParams, accumulate) - 64usize];
+    ["Offset of field: EmbeddingBwdParams::reserved"][::core::mem::offset_of!(EmbeddingBwdParams, reserved) - 68usize];
+};
+#[doc = " y = max(x, 0)^2"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct Relu2FwdParams {
+    #[doc = " [t, f] act"]
+    pub x: u64,
+    #[doc = " [t, f] act, overwritten"]
+    pub y: u64,
+    #[doc = " elements from one row of x to the next"]
+    pub x_stride: i64,
+    #[doc = " of y"]
+    pub y_stride: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+    #[doc = " columns, at least 1"]
+    pub f: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Relu2FwdParams"][::core::mem::size_of::<Relu2FwdParams>() - 48usize];
+    ["Alignment of Relu2FwdParams"][::core::mem::align_of::<Relu2FwdParams>() - 8usize];
+    ["Offset of field: Relu2FwdParams::x"][::core::mem::offset_of!(Relu2FwdParams, x) - 0usize];
+    ["Offset of field: Relu2FwdParams::y"][::core::mem::offset_of!(Relu2FwdParams, y) - 8usize];
+    ["Offset of field: Relu2FwdParams::x_stride"][::core::mem::offset_of!(Relu2FwdParams, x_stride) - 16usize];
+    ["Offset of field: Relu2FwdParams::y_stride"][::core::mem::offset_of!(Relu2FwdParams, y_stride) - 24usize];
+    ["Offset of field: Relu2FwdParams::t"][::core::mem::offset_of!(Relu2FwdParams, t) - 32usize];
+    ["Offset of field: Relu2FwdParams::f"][::core::mem::offset_of!(Relu2FwdParams, f) - 40usize];
+};
+#[doc = " dx = 2 max(x, 0) dy"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct Relu2BwdParams {
+    #[doc = " [t, f] act"]
+    pub x: u64,
+    #[doc = " [t, f] act"]
+    pub dy: u64,
+    #[doc = " [t, f] act, overwritten"]
+    pub dx: u64,
+    #[doc = " elements from one row of x to the next"]
+    pub x_stride: i64,
+    #[doc = " of dy"]
+    pub dy_stride: i64,
+    #[doc = " of dx"]
+    pub dx_stride: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+    #[doc = " columns, at least 1"]
+    pub f: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Relu2BwdParams"][::core::mem::size_of::<Relu2BwdParams>() - 64usize];
+    ["Alignment of Relu2BwdParams"][::core::mem::align_of::<Relu2BwdParams>() - 8usize];
+    ["Offset of field: Relu2BwdParams::x"][::core::mem::offset_of!(Relu2BwdParams, x) - 0usize];
+    ["Offset of field: Relu2BwdParams::dy"][::core::mem::offset_of!(Relu2BwdParams, dy) - 8usize];
+    ["Offset of field: Relu2BwdParams::dx"][::core::mem::offset_of!(Relu2BwdParams, dx) - 16usize];
+    ["Offset of field: Relu2BwdParams::x_stride"][::core::mem::offset_of!(Relu2BwdParams, x_stride) - 24usize];
+    ["Offset of field: Relu2BwdParams::dy_stride"][::core::mem::offset_of!(Relu2BwdParams, dy_stride) - 32usize];
+    ["Offset of field: Relu2BwdParams::dx_stride"][::core::mem::offset_of!(Relu2BwdParams, dx_stride) - 40usize];
+    ["Offset of field: Relu2BwdParams::t"][::core::mem::offset_of!(Relu2BwdParams, t) - 48usize];
+    ["Offset of field: Relu2BwdParams::f"][::core::mem::offset_of!(Relu2BwdParams, f) - 56usize];
+};
+#[doc = " out_t = before_t + sum_j y_{slot(t, j)} + after_t"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct CombineParams {
+    #[doc = " [t k, h] act: rows by slot"]
+    pub y: u64,
+    #[doc = " [t, k] i32: slot of every pair"]
+    pub slot: u64,
+    #[doc = " [t, h] act: added first; may be out itself; may be absent"]
+    pub before: u64,
+    #[doc = " [t, h] act: added last; may be absent"]
+    pub after: u64,
+    #[doc = " [t, h] act, overwritten"]
+    pub out: u64,
+    #[doc = " elements from one row of y to the next"]
+    pub y_stride: i64,
+    #[doc = " of slot"]
+    pub slot_stride: i64,
+    #[doc = " of before"]
+    pub before_stride: i64,
+    #[doc = " of after"]
+    pub after_stride: i64,
+    #[doc = " of out"]
+    pub out_stride: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+    #[doc = " experts per token, may be 0"]
+    pub k: i32,
+    #[doc = " hidden, at least 1"]
+    pub h: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CombineParams"][::core::mem::size_of::<CombineParams>() - 96usize];
+    ["Alignment of CombineParams"][::core::mem::align_of::<CombineParams>() - 8usize];
+    ["Offset of field: CombineParams::y"][::core::mem::offset_of!(CombineParams, y) - 0usize];
+    ["Offset of field: CombineParams::slot"][::core::mem::offset_of!(CombineParams, slot) - 8usize];
+    ["Offset of field: CombineParams::before"][::core::mem::offset_of!(CombineParams, before) - 16usize];
+    ["Offset of field: CombineParams::after"][::core::mem::offset_of!(CombineParams, after) - 24usize];
+    ["Offset of field: CombineParams::out"][::core::mem::offset_of!(CombineParams, out) - 32usize];
+    ["Offset of field: CombineParams::y_stride"][::core::mem::offset_of!(CombineParams, y_stride) - 40usize];
+    ["Offset of field: CombineParams::slot_stride"][::core::mem::offset_of!(CombineParams, slot_stride) - 48usize];
+    ["Offset of field: CombineParams::before_stride"][::core::mem::offset_of!(CombineParams, before_stride) - 56usize];
+    ["Offset of field: CombineParams::after_stride"][::core::mem::offset_of!(CombineParams, after_stride) - 64usize];
+    ["Offset of field: CombineParams::out_stride"][::core::mem::offset_of!(CombineParams, out_stride) - 72usize];
+    ["Offset of field: CombineParams::t"][::core::mem::offset_of!(CombineParams, t) - 80usize];
+    ["Offset of field: CombineParams::k"][::core::mem::offset_of!(CombineParams, k) - 88usize];
+    ["Offset of field: CombineParams::h"][::core::mem::offset_of!(CombineParams, h) - 92usize];
 };
 #[doc = " c_mn (+)= alpha sum_k a_mk b_nk for operands of any strides"]
 #[repr(C)]

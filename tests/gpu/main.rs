@@ -10,4 +10,7 @@ mod compare;
 mod driver;
 mod linear;
 mod model;
+mod embed;
+mod moe;
 mod norm;
+mod reduce;
