@@ -89,6 +89,7 @@ pub struct Lowering<'d> {
     pub(super) buffers: &'d [Buffer],
     pub(super) bases: [u64; Space::ALL.len()],
     pub(super) scratch: (u64, usize),
+    pub(super) naive: bool,
     pub(super) launches: Vec<Launch>,
     pub(super) node: usize,
 }
@@ -111,6 +112,11 @@ impl Lowering<'_> {
     pub fn scratch(&self, bytes: usize) -> u64 {
         assert!(bytes <= self.scratch.1, "an operation uses {bytes} bytes of a workspace of {}", self.scratch.1);
         self.scratch.0
+    }
+
+    /// Whether the naive kernels are asked for, see [`GpuOptions::naive`](super::GpuOptions).
+    pub fn naive(&self) -> bool {
+        self.naive
     }
 
     /// Streaming multiprocessors of the device, for grids of persistent kernels. Results must not depend on it.

@@ -46,6 +46,8 @@ pub struct GpuOptions {
     pub ordinal: usize,
     /// How programs run.
     pub execution: Execution,
+    /// Launch the naive kernels where a family has some: slow, obviously right, and what the others are compared with.
+    pub naive: bool,
 }
 
 /// A lowered program.
@@ -178,6 +180,7 @@ impl GpuDevice {
             buffers: &program.buffers,
             bases: core::array::from_fn(|i| self.regions[i].address),
             scratch: (self.scratch.address, self.scratch.bytes),
+            naive: self.options.naive,
             launches: Vec::new(),
             node: 0,
         };

@@ -1,6 +1,7 @@
 //! What each operation launches, one family per file. The formulas and contracts are at the head of the files in
 //! [`crate::ops`] and of the kernels in `csrc/`.
 
+mod experts;
 mod norm;
 
 use super::Lowering;
@@ -22,6 +23,8 @@ impl Op {
         match self {
             Self::RmsNormFwd(op) => op.lower(gpu),
             Self::RmsNormBwd(op) => op.lower(gpu),
+            Self::ExpertsFwd(op) => op.lower(gpu),
+            Self::ExpertsBwd(op) => op.lower(gpu),
             other => Err(CoreError::Device {
                 doing: alloc::format!("lowering `{}`", other.name()),
                 reason: "the GPU device has no kernel for it; use --device cpu".into(),
