@@ -8,5 +8,6 @@ mod support;
 
 mod compare;
 mod driver;
+mod experts;
 mod model;
 mod norm;

@@ -12,11 +12,11 @@ const TILE: usize = 64;
 
 impl ExpertsFwd {
     fn experts(&self) -> usize {
-        self.offsets.elements() - 1
+        self.offsets.len() - 1
     }
 
     fn slots(&self) -> usize {
-        self.pair_of_slot.elements()
+        self.pair_of_slot.len()
     }
 
     /// Rows of tokens in the order of slots.
