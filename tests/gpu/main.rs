@@ -8,9 +8,10 @@ mod support;
 
 mod compare;
 mod driver;
+mod embed;
+mod experts;
 mod linear;
 mod model;
-mod embed;
 mod moe;
 mod norm;
 mod reduce;

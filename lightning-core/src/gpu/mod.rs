@@ -50,6 +50,8 @@ pub struct GpuOptions {
     pub ordinal: usize,
     /// How programs run.
     pub execution: Execution,
+    /// Launch the naive kernels where a family has some: slow, obviously right, and what the others are compared with.
+    pub naive: bool,
 }
 
 /// A lowered program.
@@ -180,7 +182,7 @@ impl GpuDevice {
         }
         let bases = core::array::from_fn(|i| self.regions[i].address);
         let scratch = (self.scratch.address, self.scratch.bytes);
-        let launches = lower::lower(&self.driver, &mut self.kernels, program, bases, scratch)?;
+        let launches = lower::lower(&self.driver, &mut self.kernels, program, bases, scratch, self.options.naive)?;
         self.prepared.push(Prepared { id: program.id(), launches, graph: None });
         Ok(self.prepared.len() - 1)
     }

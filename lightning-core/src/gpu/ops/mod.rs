@@ -1,8 +1,9 @@
 //! What each operation launches, one family per file. The formulas and contracts are at the head of the files in
 //! [`crate::ops`] and of the kernels in `csrc/`.
 
-mod linear;
 mod embed;
+mod experts;
+mod linear;
 mod moe;
 mod norm;
 mod reduce;
@@ -47,6 +48,8 @@ impl Op {
             Self::CombineFwd(op) => op.lower(gpu),
             Self::CombineBwd(op) => op.lower(gpu),
             Self::DispatchPlan(op) => op.lower(gpu),
+            Self::ExpertsFwd(op) => op.lower(gpu),
+            Self::ExpertsBwd(op) => op.lower(gpu),
             other => Err(CoreError::Device {
                 doing: alloc::format!("lowering `{}`", other.name()),
                 reason: "the GPU device has no kernel for it; use --device cpu".into(),
