@@ -173,8 +173,8 @@ impl AnyDevice {
             Self::Cpu(cpu) => format!("cpu, {} threads", cpu.threads()),
             #[cfg(feature = "gpu")]
             Self::Gpu(gpu) => {
-                let what = if std::env::var_os(VIRTUAL).is_some() { "sim" } else { "cuda" };
-                format!("{what}, {}", gpu.info().name)
+                let what = if gpu.info().is_virtual { "the virtual GPU as" } else { "cuda," };
+                format!("{what} {}", gpu.info().name)
             }
         }
     }
