@@ -7,12 +7,13 @@
 //! Activations are bf16 (`Precision::act`); statistics, states and sums are f32.
 
 mod driver;
-mod gemm;
 mod foreign;
+mod gemm;
 mod kernels;
 mod lower;
 mod ops;
 mod staging;
+mod tensor_map;
 
 pub use driver::{DeviceInfo, devices, usable};
 pub use foreign::{GpuOps, Workspace};
