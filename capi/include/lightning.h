@@ -425,7 +425,7 @@ typedef struct LightningDispatchPlan {
   struct LightningTensor offsets;
   // Pair in each slot [t * k] i32.
   struct LightningTensor pair_of_slot;
-  // Slot of each pair [t * k] i32.
+  // Slot of each pair [t, k] i32.
   struct LightningTensor slot_of_pair;
 } LightningDispatchPlan;
 
@@ -481,7 +481,7 @@ typedef struct LightningExpertsBwd {
 typedef struct LightningCombineFwd {
   // Outputs by slot [t * k, d].
   struct LightningTensor y;
-  // From the dispatch plan [t * k] i32.
+  // From the dispatch plan [t, k] i32.
   struct LightningTensor slot_of_pair;
   // Output of the shared expert [t, d]; may be absent.
   struct LightningTensor shared;
@@ -493,7 +493,7 @@ typedef struct LightningCombineFwd {
 typedef struct LightningCombineBwd {
   // Gradients by slot [t * k, d].
   struct LightningTensor dxs;
-  // From the dispatch plan [t * k] i32.
+  // From the dispatch plan [t, k] i32.
   struct LightningTensor slot_of_pair;
   // Gradient of the tokens [t, d].
   struct LightningTensor dx;

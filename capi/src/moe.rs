@@ -142,7 +142,7 @@ pub struct LightningDispatchPlan {
     pub offsets: LightningTensor,
     /// Pair in each slot [t * k] i32.
     pub pair_of_slot: LightningTensor,
-    /// Slot of each pair [t * k] i32.
+    /// Slot of each pair [t, k] i32.
     pub slot_of_pair: LightningTensor,
 }
 
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn lightning_experts_bwd(
 pub struct LightningCombineFwd {
     /// Outputs by slot [t * k, d].
     pub y: LightningTensor,
-    /// From the dispatch plan [t * k] i32.
+    /// From the dispatch plan [t, k] i32.
     pub slot_of_pair: LightningTensor,
     /// Output of the shared expert [t, d]; may be absent.
     pub shared: LightningTensor,
@@ -309,7 +309,7 @@ pub unsafe extern "C" fn lightning_combine_fwd(
 pub struct LightningCombineBwd {
     /// Gradients by slot [t * k, d].
     pub dxs: LightningTensor,
-    /// From the dispatch plan [t * k] i32.
+    /// From the dispatch plan [t, k] i32.
     pub slot_of_pair: LightningTensor,
     /// Gradient of the tokens [t, d].
     pub dx: LightningTensor,

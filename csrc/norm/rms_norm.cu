@@ -10,11 +10,11 @@
 // | rstd       | [t]         | f32   | overwritten                      |   rounded x'
 // | d_res      | [t, h]      | act   | added to or overwritten          |
 // | dw_partial | [blocks, h] | f32   | overwritten                      |   order: dw sums the tokens of a block in order,
-// | dw         | [h]         | f32   | added to or overwritten          |   then blocks in 16 runs, then the runs in order
+//                                                                   |   blocks by reduce/sum_blocks.cu
 //
 // Launch: rms_norm_fwd_*: any grid of at least 1 block (each takes every gridDim-th row); about 4 per multiprocessor.
 //         rms_norm_bwd_*: any grid; one block per token block gives the best spread.
-//         rms_norm_bwd_dw: ceil(h / 32) blocks.
+//         dw is then the sum of dw_partial: sum_blocks_*.
 // Any t >= 0 and h >= 1. Buffers must not overlap, except x_out = x.
 //
 // Both kernels read each input once and write each output once: a block takes one row, each thread holds its columns
@@ -250,26 +250,3 @@ LIGHTNING_KERNEL(rms_norm_fwd_bf16, RmsNormFwdParams, bf16, 384, 3, 0) { lightni
 LIGHTNING_KERNEL(rms_norm_fwd_f32, RmsNormFwdParams, f32, 384, 2, 0) { lightning::rms_norm_fwd<float>(p); }
 LIGHTNING_KERNEL(rms_norm_bwd_bf16, RmsNormBwdParams, bf16, 384, 2, 0) { lightning::rms_norm_bwd<lightning::bf16>(p); }
 LIGHTNING_KERNEL(rms_norm_bwd_f32, RmsNormBwdParams, f32, 384, 1, 0) { lightning::rms_norm_bwd<float>(p); }
-
-// A block takes 32 columns: 16 warps each sum one run of consecutive blocks, then warp 0 sums the runs in order.
-LIGHTNING_KERNEL(rms_norm_bwd_dw, RmsNormBwdDwParams, any, 512, 2, 0) {
-  constexpr int kRuns = 16;
-  __shared__ float runs[kRuns][lightning::kWarpSize];
-  const int lane = threadIdx.x % lightning::kWarpSize, run = threadIdx.x / lightning::kWarpSize;
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * lightning::kWarpSize + lane;
-  const int64_t length = (p.blocks + kRuns - 1) / kRuns;
-  const int64_t last = min((run + 1) * length, p.blocks);
-  float sum = 0.0f;
-  if (column < p.h) {
-#pragma unroll 8
-    for (int64_t block = run * length; block < last; ++block) sum += p.dw_partial[block * p.h + column];
-  }
-  runs[run][lane] = sum;
-  __syncthreads();
-  if (run == 0 && column < p.h) {
-    float total = 0.0f;
-#pragma unroll
-    for (int r = 0; r < kRuns; ++r) total += runs[r][lane];
-    p.dw[column] = p.accumulate ? p.dw[column] + total : total;
-  }
-}

@@ -9,6 +9,7 @@
 #[repr(align(64))]
 #[derive(Debug, Copy, Clone, PartialEq)]
 pub struct LightningTensorMap {
+    #[doc = " known to the driver and to TMA"]
     pub opaque: [u64; 16usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -130,32 +131,669 @@ const _: () = {
     ["Offset of field: RmsNormBwdParams::accumulate"][::core::mem::offset_of!(RmsNormBwdParams, accumulate) - 88usize];
     ["Offset of field: RmsNormBwdParams::reserved"][::core::mem::offset_of!(RmsNormBwdParams, reserved) - 92usize];
 };
-#[doc = " dw (+)= sum_i dw_partial[i], in a fixed order"]
+#[doc = " dst (+)= sum_i partial[i], in a fixed order"]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq)]
-pub struct RmsNormBwdDwParams {
-    #[doc = " [blocks, h] f32"]
-    pub dw_partial: u64,
-    #[doc = " [h] f32, added to or overwritten, see accumulate"]
-    pub dw: u64,
-    #[doc = " token blocks, may be 0"]
+pub struct SumBlocksParams {
+    #[doc = " [blocks, n] f32"]
+    pub partial: u64,
+    #[doc = " [n] grad, added to or overwritten, see accumulate"]
+    pub dst: u64,
+    #[doc = " elements from one row of partial to the next"]
+    pub partial_stride: i64,
+    #[doc = " may be 0"]
     pub blocks: i64,
+    #[doc = " elements of the sum, at least 1"]
+    pub n: i64,
+    #[doc = " 0: dst = sum; 1: dst += sum"]
+    pub accumulate: i32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of SumBlocksParams"][::core::mem::size_of::<SumBlocksParams>() - 48usize];
+    ["Alignment of SumBlocksParams"][::core::mem::align_of::<SumBlocksParams>() - 8usize];
+    ["Offset of field: SumBlocksParams::partial"][::core::mem::offset_of!(SumBlocksParams, partial) - 0usize];
+    ["Offset of field: SumBlocksParams::dst"][::core::mem::offset_of!(SumBlocksParams, dst) - 8usize];
+    ["Offset of field: SumBlocksParams::partial_stride"]
+        [::core::mem::offset_of!(SumBlocksParams, partial_stride) - 16usize];
+    ["Offset of field: SumBlocksParams::blocks"][::core::mem::offset_of!(SumBlocksParams, blocks) - 24usize];
+    ["Offset of field: SumBlocksParams::n"][::core::mem::offset_of!(SumBlocksParams, n) - 32usize];
+    ["Offset of field: SumBlocksParams::accumulate"][::core::mem::offset_of!(SumBlocksParams, accumulate) - 40usize];
+    ["Offset of field: SumBlocksParams::reserved"][::core::mem::offset_of!(SumBlocksParams, reserved) - 44usize];
+};
+#[doc = " dst_ij = value"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct FillParams {
+    #[doc = " [rows, cols] of any type, overwritten"]
+    pub dst: u64,
+    #[doc = " the element's bits, in the low `size` bytes"]
+    pub value: u64,
+    #[doc = " elements from one row of dst to the next"]
+    pub stride: i64,
+    #[doc = " may be 0"]
+    pub rows: i64,
+    #[doc = " at least 1"]
+    pub cols: i64,
+    #[doc = " bytes of an element: 2, 4 or 8"]
+    pub size: i32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of FillParams"][::core::mem::size_of::<FillParams>() - 48usize];
+    ["Alignment of FillParams"][::core::mem::align_of::<FillParams>() - 8usize];
+    ["Offset of field: FillParams::dst"][::core::mem::offset_of!(FillParams, dst) - 0usize];
+    ["Offset of field: FillParams::value"][::core::mem::offset_of!(FillParams, value) - 8usize];
+    ["Offset of field: FillParams::stride"][::core::mem::offset_of!(FillParams, stride) - 16usize];
+    ["Offset of field: FillParams::rows"][::core::mem::offset_of!(FillParams, rows) - 24usize];
+    ["Offset of field: FillParams::cols"][::core::mem::offset_of!(FillParams, cols) - 32usize];
+    ["Offset of field: FillParams::size"][::core::mem::offset_of!(FillParams, size) - 40usize];
+    ["Offset of field: FillParams::reserved"][::core::mem::offset_of!(FillParams, reserved) - 44usize];
+};
+#[doc = " One pass of a stable sort of n items by a digit of their keys, see csrc/sort/counting_sort.cu"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct SortPassParams {
+    #[doc = " [n] i32: key of every item; what is not in [0, limit) counts as limit"]
+    pub key: u64,
+    #[doc = " [n] i32: items in the order so far; absent: 0, 1, 2, ..."]
+    pub from: u64,
+    #[doc = " [n] i32, overwritten: items in the new order"]
+    pub out: u64,
+    #[doc = " [n] i32, overwritten: position of every item in `out`; may be absent"]
+    pub inverse: u64,
+    #[doc = " [digits] i32, overwritten: position of the first item of every digit; may be absent"]
+    pub start: u64,
+    #[doc = " [digits, tiles] i32, workspace"]
+    pub count: u64,
+    #[doc = " items, may be 0, below 2^31"]
+    pub n: i64,
+    #[doc = " items of a tile, a multiple of 32"]
+    pub tile: i32,
+    #[doc = " ceil(n / tile), at least 1"]
+    pub tiles: i32,
+    #[doc = " different digits, at most 1024"]
+    pub digits: i32,
+    #[doc = " keys above and below what is allowed become this, the largest"]
+    pub limit: i32,
+    #[doc = " digit = (key >> shift) & mask"]
+    pub shift: i32,
+    #[doc = " see shift"]
+    pub mask: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of SortPassParams"][::core::mem::size_of::<SortPassParams>() - 80usize];
+    ["Alignment of SortPassParams"][::core::mem::align_of::<SortPassParams>() - 8usize];
+    ["Offset of field: SortPassParams::key"][::core::mem::offset_of!(SortPassParams, key) - 0usize];
+    ["Offset of field: SortPassParams::from"][::core::mem::offset_of!(SortPassParams, from) - 8usize];
+    ["Offset of field: SortPassParams::out"][::core::mem::offset_of!(SortPassParams, out) - 16usize];
+    ["Offset of field: SortPassParams::inverse"][::core::mem::offset_of!(SortPassParams, inverse) - 24usize];
+    ["Offset of field: SortPassParams::start"][::core::mem::offset_of!(SortPassParams, start) - 32usize];
+    ["Offset of field: SortPassParams::count"][::core::mem::offset_of!(SortPassParams, count) - 40usize];
+    ["Offset of field: SortPassParams::n"][::core::mem::offset_of!(SortPassParams, n) - 48usize];
+    ["Offset of field: SortPassParams::tile"][::core::mem::offset_of!(SortPassParams, tile) - 56usize];
+    ["Offset of field: SortPassParams::tiles"][::core::mem::offset_of!(SortPassParams, tiles) - 60usize];
+    ["Offset of field: SortPassParams::digits"][::core::mem::offset_of!(SortPassParams, digits) - 64usize];
+    ["Offset of field: SortPassParams::limit"][::core::mem::offset_of!(SortPassParams, limit) - 68usize];
+    ["Offset of field: SortPassParams::shift"][::core::mem::offset_of!(SortPassParams, shift) - 72usize];
+    ["Offset of field: SortPassParams::mask"][::core::mem::offset_of!(SortPassParams, mask) - 76usize];
+};
+#[doc = " start_t, end_t = first and one past the last token of the document of t"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct SegmentsParams {
+    #[doc = " [m] i32, ascending document offsets, repetitions allowed"]
+    pub cu_seqlens: u64,
+    #[doc = " [t] i32, overwritten"]
+    pub start: u64,
+    #[doc = " [t] i32, overwritten"]
+    pub end: u64,
+    #[doc = " offsets, may be 0"]
+    pub m: i64,
+    #[doc = " tokens of a row, at least 1"]
+    pub row_len: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of SegmentsParams"][::core::mem::size_of::<SegmentsParams>() - 48usize];
+    ["Alignment of SegmentsParams"][::core::mem::align_of::<SegmentsParams>() - 8usize];
+    ["Offset of field: SegmentsParams::cu_seqlens"][::core::mem::offset_of!(SegmentsParams, cu_seqlens) - 0usize];
+    ["Offset of field: SegmentsParams::start"][::core::mem::offset_of!(SegmentsParams, start) - 8usize];
+    ["Offset of field: SegmentsParams::end"][::core::mem::offset_of!(SegmentsParams, end) - 16usize];
+    ["Offset of field: SegmentsParams::m"][::core::mem::offset_of!(SegmentsParams, m) - 24usize];
+    ["Offset of field: SegmentsParams::row_len"][::core::mem::offset_of!(SegmentsParams, row_len) - 32usize];
+    ["Offset of field: SegmentsParams::t"][::core::mem::offset_of!(SegmentsParams, t) - 40usize];
+};
+#[doc = " dst_t = src_{t+1} inside a document, 0 at its last token"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct RollParams {
+    #[doc = " [t] i32"]
+    pub src: u64,
+    #[doc = " [t] i32 of the document bounds"]
+    pub end: u64,
+    #[doc = " [t] i32, overwritten"]
+    pub dst: u64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of RollParams"][::core::mem::size_of::<RollParams>() - 32usize];
+    ["Alignment of RollParams"][::core::mem::align_of::<RollParams>() - 8usize];
+    ["Offset of field: RollParams::src"][::core::mem::offset_of!(RollParams, src) - 0usize];
+    ["Offset of field: RollParams::end"][::core::mem::offset_of!(RollParams, end) - 8usize];
+    ["Offset of field: RollParams::dst"][::core::mem::offset_of!(RollParams, dst) - 16usize];
+    ["Offset of field: RollParams::t"][::core::mem::offset_of!(RollParams, t) - 24usize];
+};
+#[doc = " y_t = table_{ids_t}"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct EmbeddingFwdParams {
+    #[doc = " [t] i32"]
+    pub ids: u64,
+    #[doc = " [v, h] act"]
+    pub table: u64,
+    #[doc = " [t, h] act, overwritten"]
+    pub y: u64,
+    #[doc = " elements from one row of table to the next"]
+    pub table_stride: i64,
+    #[doc = " of y"]
+    pub y_stride: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
     #[doc = " hidden, at least 1"]
     pub h: i32,
-    #[doc = " 0: dw = sum; 1: dw += sum"]
+    #[doc = " vocabulary, at least 1"]
+    pub v: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of EmbeddingFwdParams"][::core::mem::size_of::<EmbeddingFwdParams>() - 56usize];
+    ["Alignment of EmbeddingFwdParams"][::core::mem::align_of::<EmbeddingFwdParams>() - 8usize];
+    ["Offset of field: EmbeddingFwdParams::ids"][::core::mem::offset_of!(EmbeddingFwdParams, ids) - 0usize];
+    ["Offset of field: EmbeddingFwdParams::table"][::core::mem::offset_of!(EmbeddingFwdParams, table) - 8usize];
+    ["Offset of field: EmbeddingFwdParams::y"][::core::mem::offset_of!(EmbeddingFwdParams, y) - 16usize];
+    ["Offset of field: EmbeddingFwdParams::table_stride"]
+        [::core::mem::offset_of!(EmbeddingFwdParams, table_stride) - 24usize];
+    ["Offset of field: EmbeddingFwdParams::y_stride"][::core::mem::offset_of!(EmbeddingFwdParams, y_stride) - 32usize];
+    ["Offset of field: EmbeddingFwdParams::t"][::core::mem::offset_of!(EmbeddingFwdParams, t) - 40usize];
+    ["Offset of field: EmbeddingFwdParams::h"][::core::mem::offset_of!(EmbeddingFwdParams, h) - 48usize];
+    ["Offset of field: EmbeddingFwdParams::v"][::core::mem::offset_of!(EmbeddingFwdParams, v) - 52usize];
+};
+#[doc = " dtable_v (+)= sum over t with ids_t = v, ascending t, of dy_t"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct EmbeddingBwdParams {
+    #[doc = " [t] i32"]
+    pub ids: u64,
+    #[doc = " [t] i32: token positions sorted by id, stable"]
+    pub order: u64,
+    #[doc = " [t, h] act"]
+    pub dy: u64,
+    #[doc = " [v, h] grad, rows of present ids added to or overwritten, see accumulate"]
+    pub dtable: u64,
+    #[doc = " elements from one row of dy to the next"]
+    pub dy_stride: i64,
+    #[doc = " of dtable"]
+    pub dtable_stride: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+    #[doc = " hidden, at least 1"]
+    pub h: i32,
+    #[doc = " vocabulary, at least 1"]
+    pub v: i32,
+    #[doc = " 0: dtable_v = sum; 1: dtable_v += sum"]
+    pub accumulate: i32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of EmbeddingBwdParams"][::core::mem::size_of::<EmbeddingBwdParams>() - 72usize];
+    ["Alignment of EmbeddingBwdParams"][::core::mem::align_of::<EmbeddingBwdParams>() - 8usize];
+    ["Offset of field: EmbeddingBwdParams::ids"][::core::mem::offset_of!(EmbeddingBwdParams, ids) - 0usize];
+    ["Offset of field: EmbeddingBwdParams::order"][::core::mem::offset_of!(EmbeddingBwdParams, order) - 8usize];
+    ["Offset of field: EmbeddingBwdParams::dy"][::core::mem::offset_of!(EmbeddingBwdParams, dy) - 16usize];
+    ["Offset of field: EmbeddingBwdParams::dtable"][::core::mem::offset_of!(EmbeddingBwdParams, dtable) - 24usize];
+    ["Offset of field: EmbeddingBwdParams::dy_stride"]
+        [::core::mem::offset_of!(EmbeddingBwdParams, dy_stride) - 32usize];
+    ["Offset of field: EmbeddingBwdParams::dtable_stride"]
+        [::core::mem::offset_of!(EmbeddingBwdParams, dtable_stride) - 40usize];
+    ["Offset of field: EmbeddingBwdParams::t"][::core::mem::offset_of!(EmbeddingBwdParams, t) - 48usize];
+    ["Offset of field: EmbeddingBwdParams::h"][::core::mem::offset_of!(EmbeddingBwdParams, h) - 56usize];
+    ["Offset of field: EmbeddingBwdParams::v"][::core::mem::offset_of!(EmbeddingBwdParams, v) - 60usize];
+    ["Offset of field: EmbeddingBwdParams::accumulate"]
+        [::core::mem::offset_of!(EmbeddingBwdParams, accumulate) - 64usize];
+    ["Offset of field: EmbeddingBwdParams::reserved"][::core::mem::offset_of!(EmbeddingBwdParams, reserved) - 68usize];
+};
+#[doc = " y = max(x, 0)^2"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct Relu2FwdParams {
+    #[doc = " [t, f] act"]
+    pub x: u64,
+    #[doc = " [t, f] act, overwritten"]
+    pub y: u64,
+    #[doc = " elements from one row of x to the next"]
+    pub x_stride: i64,
+    #[doc = " of y"]
+    pub y_stride: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+    #[doc = " columns, at least 1"]
+    pub f: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Relu2FwdParams"][::core::mem::size_of::<Relu2FwdParams>() - 48usize];
+    ["Alignment of Relu2FwdParams"][::core::mem::align_of::<Relu2FwdParams>() - 8usize];
+    ["Offset of field: Relu2FwdParams::x"][::core::mem::offset_of!(Relu2FwdParams, x) - 0usize];
+    ["Offset of field: Relu2FwdParams::y"][::core::mem::offset_of!(Relu2FwdParams, y) - 8usize];
+    ["Offset of field: Relu2FwdParams::x_stride"][::core::mem::offset_of!(Relu2FwdParams, x_stride) - 16usize];
+    ["Offset of field: Relu2FwdParams::y_stride"][::core::mem::offset_of!(Relu2FwdParams, y_stride) - 24usize];
+    ["Offset of field: Relu2FwdParams::t"][::core::mem::offset_of!(Relu2FwdParams, t) - 32usize];
+    ["Offset of field: Relu2FwdParams::f"][::core::mem::offset_of!(Relu2FwdParams, f) - 40usize];
+};
+#[doc = " dx = 2 max(x, 0) dy"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct Relu2BwdParams {
+    #[doc = " [t, f] act"]
+    pub x: u64,
+    #[doc = " [t, f] act"]
+    pub dy: u64,
+    #[doc = " [t, f] act, overwritten"]
+    pub dx: u64,
+    #[doc = " elements from one row of x to the next"]
+    pub x_stride: i64,
+    #[doc = " of dy"]
+    pub dy_stride: i64,
+    #[doc = " of dx"]
+    pub dx_stride: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+    #[doc = " columns, at least 1"]
+    pub f: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Relu2BwdParams"][::core::mem::size_of::<Relu2BwdParams>() - 64usize];
+    ["Alignment of Relu2BwdParams"][::core::mem::align_of::<Relu2BwdParams>() - 8usize];
+    ["Offset of field: Relu2BwdParams::x"][::core::mem::offset_of!(Relu2BwdParams, x) - 0usize];
+    ["Offset of field: Relu2BwdParams::dy"][::core::mem::offset_of!(Relu2BwdParams, dy) - 8usize];
+    ["Offset of field: Relu2BwdParams::dx"][::core::mem::offset_of!(Relu2BwdParams, dx) - 16usize];
+    ["Offset of field: Relu2BwdParams::x_stride"][::core::mem::offset_of!(Relu2BwdParams, x_stride) - 24usize];
+    ["Offset of field: Relu2BwdParams::dy_stride"][::core::mem::offset_of!(Relu2BwdParams, dy_stride) - 32usize];
+    ["Offset of field: Relu2BwdParams::dx_stride"][::core::mem::offset_of!(Relu2BwdParams, dx_stride) - 40usize];
+    ["Offset of field: Relu2BwdParams::t"][::core::mem::offset_of!(Relu2BwdParams, t) - 48usize];
+    ["Offset of field: Relu2BwdParams::f"][::core::mem::offset_of!(Relu2BwdParams, f) - 56usize];
+};
+#[doc = " out_t = before_t + sum_j y_{slot(t, j)} + after_t"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct CombineParams {
+    #[doc = " [t k, h] act: rows by slot"]
+    pub y: u64,
+    #[doc = " [t, k] i32: slot of every pair"]
+    pub slot: u64,
+    #[doc = " [t, h] act: added first; may be out itself; may be absent"]
+    pub before: u64,
+    #[doc = " [t, h] act: added last; may be absent"]
+    pub after: u64,
+    #[doc = " [t, h] act, overwritten"]
+    pub out: u64,
+    #[doc = " elements from one row of y to the next"]
+    pub y_stride: i64,
+    #[doc = " of slot"]
+    pub slot_stride: i64,
+    #[doc = " of before"]
+    pub before_stride: i64,
+    #[doc = " of after"]
+    pub after_stride: i64,
+    #[doc = " of out"]
+    pub out_stride: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+    #[doc = " experts per token, may be 0"]
+    pub k: i32,
+    #[doc = " hidden, at least 1"]
+    pub h: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CombineParams"][::core::mem::size_of::<CombineParams>() - 96usize];
+    ["Alignment of CombineParams"][::core::mem::align_of::<CombineParams>() - 8usize];
+    ["Offset of field: CombineParams::y"][::core::mem::offset_of!(CombineParams, y) - 0usize];
+    ["Offset of field: CombineParams::slot"][::core::mem::offset_of!(CombineParams, slot) - 8usize];
+    ["Offset of field: CombineParams::before"][::core::mem::offset_of!(CombineParams, before) - 16usize];
+    ["Offset of field: CombineParams::after"][::core::mem::offset_of!(CombineParams, after) - 24usize];
+    ["Offset of field: CombineParams::out"][::core::mem::offset_of!(CombineParams, out) - 32usize];
+    ["Offset of field: CombineParams::y_stride"][::core::mem::offset_of!(CombineParams, y_stride) - 40usize];
+    ["Offset of field: CombineParams::slot_stride"][::core::mem::offset_of!(CombineParams, slot_stride) - 48usize];
+    ["Offset of field: CombineParams::before_stride"][::core::mem::offset_of!(CombineParams, before_stride) - 56usize];
+    ["Offset of field: CombineParams::after_stride"][::core::mem::offset_of!(CombineParams, after_stride) - 64usize];
+    ["Offset of field: CombineParams::out_stride"][::core::mem::offset_of!(CombineParams, out_stride) - 72usize];
+    ["Offset of field: CombineParams::t"][::core::mem::offset_of!(CombineParams, t) - 80usize];
+    ["Offset of field: CombineParams::k"][::core::mem::offset_of!(CombineParams, k) - 88usize];
+    ["Offset of field: CombineParams::h"][::core::mem::offset_of!(CombineParams, h) - 92usize];
+};
+#[doc = " xs_s = x_t for the pair (t, j) in slot s"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct ExpertsGatherParams {
+    #[doc = " [t, d] act"]
+    pub x: u64,
+    #[doc = " [slots, d] act, overwritten where a slot is used"]
+    pub xs: u64,
+    #[doc = " [slots]: t k + j"]
+    pub pair_of_slot: u64,
+    #[doc = " [experts + 1]: first slot of every expert, then the end of the last"]
+    pub offsets: u64,
+    #[doc = " elements from one row of x to the next"]
+    pub x_stride: i64,
+    #[doc = " of xs"]
+    pub xs_stride: i64,
+    #[doc = " columns"]
+    pub d: i32,
+    #[doc = " experts per token, at least 1"]
+    pub k: i32,
+    #[doc = " at least 1"]
+    pub experts: i32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ExpertsGatherParams"][::core::mem::size_of::<ExpertsGatherParams>() - 64usize];
+    ["Alignment of ExpertsGatherParams"][::core::mem::align_of::<ExpertsGatherParams>() - 8usize];
+    ["Offset of field: ExpertsGatherParams::x"][::core::mem::offset_of!(ExpertsGatherParams, x) - 0usize];
+    ["Offset of field: ExpertsGatherParams::xs"][::core::mem::offset_of!(ExpertsGatherParams, xs) - 8usize];
+    ["Offset of field: ExpertsGatherParams::pair_of_slot"]
+        [::core::mem::offset_of!(ExpertsGatherParams, pair_of_slot) - 16usize];
+    ["Offset of field: ExpertsGatherParams::offsets"][::core::mem::offset_of!(ExpertsGatherParams, offsets) - 24usize];
+    ["Offset of field: ExpertsGatherParams::x_stride"]
+        [::core::mem::offset_of!(ExpertsGatherParams, x_stride) - 32usize];
+    ["Offset of field: ExpertsGatherParams::xs_stride"]
+        [::core::mem::offset_of!(ExpertsGatherParams, xs_stride) - 40usize];
+    ["Offset of field: ExpertsGatherParams::d"][::core::mem::offset_of!(ExpertsGatherParams, d) - 48usize];
+    ["Offset of field: ExpertsGatherParams::k"][::core::mem::offset_of!(ExpertsGatherParams, k) - 52usize];
+    ["Offset of field: ExpertsGatherParams::experts"][::core::mem::offset_of!(ExpertsGatherParams, experts) - 56usize];
+    ["Offset of field: ExpertsGatherParams::reserved"]
+        [::core::mem::offset_of!(ExpertsGatherParams, reserved) - 60usize];
+};
+#[doc = " c_s = a_s b_e^T (form NT, b_e [n, depth]) or a_s b_e (form NN, b_e [depth, n]) for the slots s of every expert e;\n activated_s = act(weight max(c_s, 0)^2)"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct ExpertsProductParams {
+    #[doc = " [slots, depth] act"]
+    pub a: u64,
+    #[doc = " weights of all experts, one below the other"]
+    pub b: u64,
+    #[doc = " [slots, n] act, overwritten where a slot is used"]
+    pub c: u64,
+    #[doc = " [slots, n] act, likewise; may be absent"]
+    pub activated: u64,
+    #[doc = " [pairs]; absent with activated"]
+    pub weight: u64,
+    #[doc = " [experts + 1]"]
+    pub offsets: u64,
+    #[doc = " [slots]; absent with activated"]
+    pub pair_of_slot: u64,
+    #[doc = " elements from one row of a to the next"]
+    pub a_stride: i64,
+    #[doc = " of b"]
+    pub b_stride: i64,
+    #[doc = " of c"]
+    pub c_stride: i64,
+    #[doc = " of activated"]
+    pub activated_stride: i64,
+    #[doc = " columns of c"]
+    pub n: i32,
+    #[doc = " inner length"]
+    pub depth: i32,
+    #[doc = " at least 1"]
+    pub experts: i32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ExpertsProductParams"][::core::mem::size_of::<ExpertsProductParams>() - 104usize];
+    ["Alignment of ExpertsProductParams"][::core::mem::align_of::<ExpertsProductParams>() - 8usize];
+    ["Offset of field: ExpertsProductParams::a"][::core::mem::offset_of!(ExpertsProductParams, a) - 0usize];
+    ["Offset of field: ExpertsProductParams::b"][::core::mem::offset_of!(ExpertsProductParams, b) - 8usize];
+    ["Offset of field: ExpertsProductParams::c"][::core::mem::offset_of!(ExpertsProductParams, c) - 16usize];
+    ["Offset of field: ExpertsProductParams::activated"]
+        [::core::mem::offset_of!(ExpertsProductParams, activated) - 24usize];
+    ["Offset of field: ExpertsProductParams::weight"][::core::mem::offset_of!(ExpertsProductParams, weight) - 32usize];
+    ["Offset of field: ExpertsProductParams::offsets"]
+        [::core::mem::offset_of!(ExpertsProductParams, offsets) - 40usize];
+    ["Offset of field: ExpertsProductParams::pair_of_slot"]
+        [::core::mem::offset_of!(ExpertsProductParams, pair_of_slot) - 48usize];
+    ["Offset of field: ExpertsProductParams::a_stride"]
+        [::core::mem::offset_of!(ExpertsProductParams, a_stride) - 56usize];
+    ["Offset of field: ExpertsProductParams::b_stride"]
+        [::core::mem::offset_of!(ExpertsProductParams, b_stride) - 64usize];
+    ["Offset of field: ExpertsProductParams::c_stride"]
+        [::core::mem::offset_of!(ExpertsProductParams, c_stride) - 72usize];
+    ["Offset of field: ExpertsProductParams::activated_stride"]
+        [::core::mem::offset_of!(ExpertsProductParams, activated_stride) - 80usize];
+    ["Offset of field: ExpertsProductParams::n"][::core::mem::offset_of!(ExpertsProductParams, n) - 88usize];
+    ["Offset of field: ExpertsProductParams::depth"][::core::mem::offset_of!(ExpertsProductParams, depth) - 92usize];
+    ["Offset of field: ExpertsProductParams::experts"]
+        [::core::mem::offset_of!(ExpertsProductParams, experts) - 96usize];
+    ["Offset of field: ExpertsProductParams::reserved"]
+        [::core::mem::offset_of!(ExpertsProductParams, reserved) - 100usize];
+};
+#[doc = " With r = max(p, 0) and the gradient da of the activated slots, which dp holds at the start:\n dweight = sum_f r^2 da,  a = act(w r^2),  dp = act(2 w r da)"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct ExpertsActivationBwdParams {
+    #[doc = " [slots, f] act"]
+    pub p: u64,
+    #[doc = " [slots, f] act: da, overwritten with dp"]
+    pub dp: u64,
+    #[doc = " [slots, f] act, overwritten"]
+    pub a: u64,
+    #[doc = " [pairs]"]
+    pub weight: u64,
+    #[doc = " [pairs], overwritten where a pair has a slot"]
+    pub dweight: u64,
+    #[doc = " [experts + 1]"]
+    pub offsets: u64,
+    #[doc = " [slots]"]
+    pub pair_of_slot: u64,
+    #[doc = " elements from one row of p to the next"]
+    pub p_stride: i64,
+    #[doc = " of dp"]
+    pub dp_stride: i64,
+    #[doc = " of a"]
+    pub a_stride: i64,
+    #[doc = " expert width"]
+    pub f: i32,
+    #[doc = " at least 1"]
+    pub experts: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ExpertsActivationBwdParams"][::core::mem::size_of::<ExpertsActivationBwdParams>() - 88usize];
+    ["Alignment of ExpertsActivationBwdParams"][::core::mem::align_of::<ExpertsActivationBwdParams>() - 8usize];
+    ["Offset of field: ExpertsActivationBwdParams::p"][::core::mem::offset_of!(ExpertsActivationBwdParams, p) - 0usize];
+    ["Offset of field: ExpertsActivationBwdParams::dp"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, dp) - 8usize];
+    ["Offset of field: ExpertsActivationBwdParams::a"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, a) - 16usize];
+    ["Offset of field: ExpertsActivationBwdParams::weight"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, weight) - 24usize];
+    ["Offset of field: ExpertsActivationBwdParams::dweight"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, dweight) - 32usize];
+    ["Offset of field: ExpertsActivationBwdParams::offsets"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, offsets) - 40usize];
+    ["Offset of field: ExpertsActivationBwdParams::pair_of_slot"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, pair_of_slot) - 48usize];
+    ["Offset of field: ExpertsActivationBwdParams::p_stride"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, p_stride) - 56usize];
+    ["Offset of field: ExpertsActivationBwdParams::dp_stride"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, dp_stride) - 64usize];
+    ["Offset of field: ExpertsActivationBwdParams::a_stride"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, a_stride) - 72usize];
+    ["Offset of field: ExpertsActivationBwdParams::f"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, f) - 80usize];
+    ["Offset of field: ExpertsActivationBwdParams::experts"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, experts) - 84usize];
+};
+#[doc = " dw_e (+)= dy^T x over the slots of every expert"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct ExpertsWeightBwdParams {
+    #[doc = " [slots, m] act"]
+    pub dy: u64,
+    #[doc = " [slots, n] act"]
+    pub x: u64,
+    #[doc = " [experts m, n] f32 or bf16, see dw_f32, overwritten or added to, see accumulate"]
+    pub dw: u64,
+    #[doc = " [experts + 1]"]
+    pub offsets: u64,
+    #[doc = " elements from one row of dy to the next"]
+    pub dy_stride: i64,
+    #[doc = " of x"]
+    pub x_stride: i64,
+    #[doc = " of dw"]
+    pub dw_stride: i64,
+    #[doc = " rows of the gradient of one expert"]
+    pub m: i32,
+    #[doc = " columns"]
+    pub n: i32,
+    #[doc = " 0: dw = sum; 1: dw = dw + sum, rounded once"]
+    pub accumulate: i32,
+    #[doc = " 1: dw is f32; 0: dw is bf16"]
+    pub dw_f32: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ExpertsWeightBwdParams"][::core::mem::size_of::<ExpertsWeightBwdParams>() - 72usize];
+    ["Alignment of ExpertsWeightBwdParams"][::core::mem::align_of::<ExpertsWeightBwdParams>() - 8usize];
+    ["Offset of field: ExpertsWeightBwdParams::dy"][::core::mem::offset_of!(ExpertsWeightBwdParams, dy) - 0usize];
+    ["Offset of field: ExpertsWeightBwdParams::x"][::core::mem::offset_of!(ExpertsWeightBwdParams, x) - 8usize];
+    ["Offset of field: ExpertsWeightBwdParams::dw"][::core::mem::offset_of!(ExpertsWeightBwdParams, dw) - 16usize];
+    ["Offset of field: ExpertsWeightBwdParams::offsets"]
+        [::core::mem::offset_of!(ExpertsWeightBwdParams, offsets) - 24usize];
+    ["Offset of field: ExpertsWeightBwdParams::dy_stride"]
+        [::core::mem::offset_of!(ExpertsWeightBwdParams, dy_stride) - 32usize];
+    ["Offset of field: ExpertsWeightBwdParams::x_stride"]
+        [::core::mem::offset_of!(ExpertsWeightBwdParams, x_stride) - 40usize];
+    ["Offset of field: ExpertsWeightBwdParams::dw_stride"]
+        [::core::mem::offset_of!(ExpertsWeightBwdParams, dw_stride) - 48usize];
+    ["Offset of field: ExpertsWeightBwdParams::m"][::core::mem::offset_of!(ExpertsWeightBwdParams, m) - 56usize];
+    ["Offset of field: ExpertsWeightBwdParams::n"][::core::mem::offset_of!(ExpertsWeightBwdParams, n) - 60usize];
+    ["Offset of field: ExpertsWeightBwdParams::accumulate"]
+        [::core::mem::offset_of!(ExpertsWeightBwdParams, accumulate) - 64usize];
+    ["Offset of field: ExpertsWeightBwdParams::dw_f32"]
+        [::core::mem::offset_of!(ExpertsWeightBwdParams, dw_f32) - 68usize];
+};
+#[doc = " c_mn (+)= alpha sum_k a_mk b_nk for operands of any strides"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct GemmParams {
+    #[doc = " bf16: element (m, k) lies at m a_m + k a_k"]
+    pub a: u64,
+    #[doc = " bf16: element (n, k) lies at n b_n + k b_k"]
+    pub b: u64,
+    #[doc = " [m, n] bf16 or f32 (the kernel's suffix), overwritten or added to, see accumulate"]
+    pub c: u64,
+    #[doc = " elements from one m to the next; a_m or a_k is 1"]
+    pub a_m: i64,
+    #[doc = " elements from one k to the next"]
+    pub a_k: i64,
+    #[doc = " elements from one n to the next; b_n or b_k is 1"]
+    pub b_n: i64,
+    #[doc = " elements from one k to the next"]
+    pub b_k: i64,
+    #[doc = " elements from one row of c to the next"]
+    pub c_stride: i64,
+    #[doc = " rows of c, may be 0"]
+    pub m: i64,
+    #[doc = " columns of c, may be 0"]
+    pub n: i64,
+    #[doc = " inner length, may be 0"]
+    pub k: i64,
+    #[doc = " factor of the product"]
+    pub alpha: f32,
+    #[doc = " 0: c = alpha a b; 1: c = c + alpha a b, rounded once"]
     pub accumulate: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of RmsNormBwdDwParams"][::core::mem::size_of::<RmsNormBwdDwParams>() - 32usize];
-    ["Alignment of RmsNormBwdDwParams"][::core::mem::align_of::<RmsNormBwdDwParams>() - 8usize];
-    ["Offset of field: RmsNormBwdDwParams::dw_partial"]
-        [::core::mem::offset_of!(RmsNormBwdDwParams, dw_partial) - 0usize];
-    ["Offset of field: RmsNormBwdDwParams::dw"][::core::mem::offset_of!(RmsNormBwdDwParams, dw) - 8usize];
-    ["Offset of field: RmsNormBwdDwParams::blocks"][::core::mem::offset_of!(RmsNormBwdDwParams, blocks) - 16usize];
-    ["Offset of field: RmsNormBwdDwParams::h"][::core::mem::offset_of!(RmsNormBwdDwParams, h) - 24usize];
-    ["Offset of field: RmsNormBwdDwParams::accumulate"]
-        [::core::mem::offset_of!(RmsNormBwdDwParams, accumulate) - 28usize];
+    ["Size of GemmParams"][::core::mem::size_of::<GemmParams>() - 96usize];
+    ["Alignment of GemmParams"][::core::mem::align_of::<GemmParams>() - 8usize];
+    ["Offset of field: GemmParams::a"][::core::mem::offset_of!(GemmParams, a) - 0usize];
+    ["Offset of field: GemmParams::b"][::core::mem::offset_of!(GemmParams, b) - 8usize];
+    ["Offset of field: GemmParams::c"][::core::mem::offset_of!(GemmParams, c) - 16usize];
+    ["Offset of field: GemmParams::a_m"][::core::mem::offset_of!(GemmParams, a_m) - 24usize];
+    ["Offset of field: GemmParams::a_k"][::core::mem::offset_of!(GemmParams, a_k) - 32usize];
+    ["Offset of field: GemmParams::b_n"][::core::mem::offset_of!(GemmParams, b_n) - 40usize];
+    ["Offset of field: GemmParams::b_k"][::core::mem::offset_of!(GemmParams, b_k) - 48usize];
+    ["Offset of field: GemmParams::c_stride"][::core::mem::offset_of!(GemmParams, c_stride) - 56usize];
+    ["Offset of field: GemmParams::m"][::core::mem::offset_of!(GemmParams, m) - 64usize];
+    ["Offset of field: GemmParams::n"][::core::mem::offset_of!(GemmParams, n) - 72usize];
+    ["Offset of field: GemmParams::k"][::core::mem::offset_of!(GemmParams, k) - 80usize];
+    ["Offset of field: GemmParams::alpha"][::core::mem::offset_of!(GemmParams, alpha) - 88usize];
+    ["Offset of field: GemmParams::accumulate"][::core::mem::offset_of!(GemmParams, accumulate) - 92usize];
+};
+#[doc = " c_mn (+)= alpha sum_k a_mk b_nk for operands that bulk tensor copies can read. Maps of 128-byte swizzle: an operand\n that is contiguous along k has boxes of 64 k and as many rows as a block loads at once; one that is contiguous along\n m or n has boxes of 64 of these and as many k as a block loads at once (lightning-core/src/gpu/gemm/tiles.rs)."]
+#[repr(C)]
+#[repr(align(64))]
+#[derive(Debug, Copy, Clone, PartialEq)]
+pub struct GemmTmaParams {
+    #[doc = " bf16"]
+    pub a: LightningTensorMap,
+    #[doc = " bf16"]
+    pub b: LightningTensorMap,
+    #[doc = " [m, n] bf16 or f32, see c_f32, overwritten or added to, see accumulate"]
+    pub c: u64,
+    #[doc = " elements from one row of c to the next"]
+    pub c_stride: i64,
+    #[doc = " rows of c, at least 1"]
+    pub m: i32,
+    #[doc = " columns of c, at least 1"]
+    pub n: i32,
+    #[doc = " inner length, at least 1"]
+    pub k: i32,
+    #[doc = " 1: c is f32; 0: c is bf16"]
+    pub c_f32: i32,
+    #[doc = " 0: c = alpha a b; 1: c = c + alpha a b, rounded once"]
+    pub accumulate: i32,
+    #[doc = " factor of the product"]
+    pub alpha: f32,
+    #[doc = " rows of tiles that are walked together, at least 1; decides only which blocks share L2"]
+    pub raster: i32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of GemmTmaParams"][::core::mem::size_of::<GemmTmaParams>() - 320usize];
+    ["Alignment of GemmTmaParams"][::core::mem::align_of::<GemmTmaParams>() - 64usize];
+    ["Offset of field: GemmTmaParams::a"][::core::mem::offset_of!(GemmTmaParams, a) - 0usize];
+    ["Offset of field: GemmTmaParams::b"][::core::mem::offset_of!(GemmTmaParams, b) - 128usize];
+    ["Offset of field: GemmTmaParams::c"][::core::mem::offset_of!(GemmTmaParams, c) - 256usize];
+    ["Offset of field: GemmTmaParams::c_stride"][::core::mem::offset_of!(GemmTmaParams, c_stride) - 264usize];
+    ["Offset of field: GemmTmaParams::m"][::core::mem::offset_of!(GemmTmaParams, m) - 272usize];
+    ["Offset of field: GemmTmaParams::n"][::core::mem::offset_of!(GemmTmaParams, n) - 276usize];
+    ["Offset of field: GemmTmaParams::k"][::core::mem::offset_of!(GemmTmaParams, k) - 280usize];
+    ["Offset of field: GemmTmaParams::c_f32"][::core::mem::offset_of!(GemmTmaParams, c_f32) - 284usize];
+    ["Offset of field: GemmTmaParams::accumulate"][::core::mem::offset_of!(GemmTmaParams, accumulate) - 288usize];
+    ["Offset of field: GemmTmaParams::alpha"][::core::mem::offset_of!(GemmTmaParams, alpha) - 292usize];
+    ["Offset of field: GemmTmaParams::raster"][::core::mem::offset_of!(GemmTmaParams, raster) - 296usize];
+    ["Offset of field: GemmTmaParams::reserved"][::core::mem::offset_of!(GemmTmaParams, reserved) - 300usize];
 };
 #[doc = " c_mn (+)= alpha sum_k a_mk b_nk for operands of any strides"]
 #[repr(C)]

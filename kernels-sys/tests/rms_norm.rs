@@ -2,7 +2,7 @@
 
 mod virtual_gpu;
 
-use kernels_sys::{RmsNormBwdDwParams, RmsNormFwdParams};
+use kernels_sys::{RmsNormFwdParams, SumBlocksParams};
 use ptx_sim::exec::Counts;
 use virtual_gpu::rms_norm::{
     Backward, BackwardCase, EPS, Forward, ForwardCase, Inputs, Odd, XOut, backward, forward, read_rows, rstd_f64,
@@ -174,14 +174,16 @@ fn dw_sums_many_blocks_in_a_fixed_order() {
             return;
         };
         let (source, dw) = (gpu.upload(&partial), gpu.buffer(h * 4, 0));
-        let params = RmsNormBwdDwParams {
-            dw_partial: source.address,
-            dw: dw.address,
+        let params = SumBlocksParams {
+            partial: source.address,
+            dst: dw.address,
+            partial_stride: h as i64,
             blocks: blocks as i64,
-            h: h as i32,
+            n: h as i64,
             accumulate: 0,
+            reserved: 0,
         };
-        ok("dw", gpu.launch("rms_norm_bwd_dw", h.div_ceil(32) as u64, &params));
+        ok("dw", gpu.launch("sum_blocks_f32", h.div_ceil(32) as u64, &params));
         ok("dw", dw.check_guards::<f32>("dw", 1, h, h));
         let got: Vec<f32> = dw.read(0, h);
         let exact = |c: usize| dot((0..blocks).map(|b| f64::from(partial[b * h + c])));

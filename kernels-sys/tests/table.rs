@@ -1,6 +1,6 @@
 //! The kernel table and the embedded images agree with each other.
 
-use kernels_sys::{Arch, DType, KernelParams, RmsNormBwdDwParams, RmsNormBwdParams, RmsNormFwdParams};
+use kernels_sys::{Arch, DType, KernelParams, RmsNormBwdParams, RmsNormFwdParams, SumBlocksParams};
 
 #[test]
 fn kernels_are_found_by_name_and_architecture() {
@@ -20,7 +20,7 @@ fn kernels_are_found_by_name_and_architecture() {
 fn parameter_blocks_carry_their_names() {
     assert_eq!(RmsNormFwdParams::NAME, "RmsNormFwdParams");
     assert_eq!(RmsNormBwdParams::NAME, "RmsNormBwdParams");
-    assert_eq!(RmsNormBwdDwParams::NAME, "RmsNormBwdDwParams");
+    assert_eq!(SumBlocksParams::NAME, "SumBlocksParams");
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn preparation(text: &Path) {
         let blend: BlendFile =
             serde_json::from_value(serde_json::json!({"datasets": [{"name": "text", "path": text}]})).expect("a blend");
         let mut settings = PretrainPrep::new(blend, scratch.join("out"), directory.clone());
-        (settings.num_shards, settings.force, settings.threads) = (4 * threads, true, threads);
+        settings.force = true;
         let (ours, run) = timed(|| prepare_pretrain(&settings, &|_| {}).expect("a preparation"));
         let written = run.stats["total_tokens"].as_u64().unwrap_or(0) as f64;
         println!(

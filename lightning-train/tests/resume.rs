@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn b95_b96_signals_save_in_the_first_evaluation_and_the_resumed_run_does_it() {
-    for name in ["TERM", "USR1"] {
+    for name in ["TERM", "USR1", "INT"] {
         let s = Scratch::new(&format!("signal-evaluation-{name}"));
         let mut child = start(&s, &small(&s, &["logger.dir=run", "validation.eval_iters=1000000"]));
         wait_until(&mut child, "the run", || said(&s).contains("run folder"));
@@ -177,6 +177,33 @@ fn b74_b75_resume_over_epochs_sees_the_tokens_of_the_run_that_did_not_stop() {
     let corpus = fs::read_to_string(s.path("whole/run.json")).unwrap();
     let card: serde_json::Value = serde_json::from_str(&corpus).unwrap();
     assert!(card["data"]["corpus"]["tokens"].as_u64().unwrap() < 16 * 4 * 40, "{}", card["data"]);
+}
+
+#[test]
+fn b77_a_checkpoint_without_its_optimizer_starts_it_fresh_and_strictly_not_at_all() {
+    let s = Scratch::new("b77");
+    let fixed = ["validation.eval_interval=0", "train.train_iters=4"];
+    let with = |extra: &[&str]| small(&s, &[&fixed[..], extra].concat());
+    expect(&run(&s, &with(&["logger.dir=run", "checkpoint.save_optim=false", "train.exit_interval=2"])), 0, &[]);
+    for strict in ["--strict", "checkpoint.strict=true"] {
+        let out = run(&s, &with(&["checkpoint.load=run/checkpoints", "logger.dir=strict", strict]));
+        expect(&out, 3, &["iter_0000002 was saved without its optimizer states", "optim.m/", "--strict"]);
+        assert!(!s.path("strict/checkpoints/iter_0000004").exists());
+    }
+    // Asked for nothing, refused nothing.
+    let weights = with(&["checkpoint.load=run/checkpoints", "logger.dir=a", "--strict", "checkpoint.load_optim=false"]);
+    expect(&run(&s, &weights), 0, &["done after step 4"]);
+    let out = run(&s, &with(&["checkpoint.load=run/checkpoints", "logger.dir=b"]));
+    expect(&out, 0, &["done after step 4"]);
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(text.matches("the optimizer starts fresh").count(), 1, "{text}");
+    // The counters went on: the schedule did not begin again.
+    let rates: Vec<f64> =
+        steps(&s.path("b/metrics.jsonl")).iter().map(|r| r["learning_rate"].as_f64().unwrap()).collect();
+    assert!(rates.len() == 2 && rates[0] > 0.0, "{rates:?}");
+    // A whole checkpoint passes.
+    expect(&run(&s, &with(&["logger.dir=full", "train.exit_interval=2"])), 0, &[]);
+    expect(&run(&s, &with(&["logger.dir=full", "--strict"])), 0, &["resuming after step 2", "done after step 4"]);
 }
 
 #[test]

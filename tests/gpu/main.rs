@@ -8,6 +8,10 @@ mod support;
 
 mod compare;
 mod driver;
+mod embed;
+mod experts;
 mod linear;
 mod model;
+mod moe;
 mod norm;
+mod reduce;

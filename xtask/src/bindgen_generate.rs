@@ -80,6 +80,8 @@ fn generate(header: &Path) -> Result<String> {
         .disable_header_comment()
         .use_core()
         .derive_default(true)
+        // Zeros are no tensor map; blocks that hold one are named so.
+        .no_default("LightningTensorMap|.*TmaParams")
         .derive_partialeq(true)
         .allowlist_type(".*Params")
         .layout_tests(true)

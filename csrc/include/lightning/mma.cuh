@@ -239,17 +239,41 @@ struct TileProduct {
   }
 };
 
+// Two neighbouring elements, stored at once.
+template <class T>
+struct alignas(2 * sizeof(T)) Two {
+  T first, second;
+};
+
 // A row-major result in global memory: elements of a product that lie outside of it are dropped.
 template <class T>
 struct Result {
   T* data;
   int64_t stride;
   int rows, cols;
+  bool paired;  // even columns start at multiples of the size of two elements
 
-  // Two neighbours, rounded; added to what is there in f32 before the rounding if `accumulate`.
+  __device__ __forceinline__ Result(void* first, int64_t stride_, int rows_, int cols_)
+      : data(static_cast<T*>(first)),
+        stride(stride_),
+        rows(rows_),
+        cols(cols_),
+        paired(reinterpret_cast<uintptr_t>(first) % sizeof(Two<T>) == 0 && stride_ % 2 == 0) {}
+
+  // Two neighbours from an even column on, rounded; added to what is there before the rounding if `accumulate`.
   __device__ __forceinline__ void put(int row, int col, float first, float second, bool accumulate = false) const {
     if (row >= rows || col >= cols) return;
     T* const to = data + row * stride + col;
+    if (paired && col + 1 < cols) {
+      Two<T>* const both = reinterpret_cast<Two<T>*>(to);
+      Two<T> v{round_to<T>(first), round_to<T>(second)};
+      if (accumulate) {
+        const Two<T> before = *both;
+        v = {round_to<T>(to_f32(before.first) + first), round_to<T>(to_f32(before.second) + second)};
+      }
+      *both = v;
+      return;
+    }
     to[0] = round_to<T>(accumulate ? to_f32(to[0]) + first : first);
     if (col + 1 < cols) to[1] = round_to<T>(accumulate ? to_f32(to[1]) + second : second);
   }

@@ -16,6 +16,7 @@
 
 #include "lightning/params/norm.h"
 #include "lightning/params/reduce.h"
+#include "lightning/params/sort.h"
 #include "lightning/params/embed.h"
 #include "lightning/params/conv.h"
 #include "lightning/params/mamba.h"

@@ -21,6 +21,8 @@ pub struct Equivalent {
 
 const NOBODY_WAITS: &str = "in the last step of an odd number: the stage that is released here is loaded no more, so that nobody waits for \
      the release, and wgmma.wait_group 0 follows before anything else";
+const MULTIPLE_OF_8: &str =
+    "k is a multiple of 8, because the row stride of a tensor map is a multiple of 16 bytes: it is never 1 or 193";
 const COMPARED_WITH_ZERO: &str =
     "the start of a step is only ever compared with zero, and the first two steps are told apart by code";
 const SAME_IN_EVERY_LANE: &str = "lane 0 is to store the sum of its warp; the butterfly leaves the same sum in every lane, and the 31 others store it";
@@ -32,7 +34,21 @@ pub const EQUIVALENT: &[Equivalent] = &[
         before: "setp.lt.s32 %p4, %r49, 1;",
         after: "setp.le.s32 %p4, %r49, 1;",
         place: (0, 1),
-        reason: "k is a multiple of 8: the row stride of a tensor map is a multiple of 16 bytes",
+        reason: MULTIPLE_OF_8,
+    },
+    Equivalent {
+        kernel: "gemm_pipeline",
+        before: "setp.lt.s32 %p23, %r49, 1;",
+        after: "setp.le.s32 %p23, %r49, 1;",
+        place: (0, 1),
+        reason: MULTIPLE_OF_8,
+    },
+    Equivalent {
+        kernel: "gemm_pipeline",
+        before: "setp.lt.u32 %p24, %r326, 192;",
+        after: "setp.le.u32 %p24, %r326, 192;",
+        place: (0, 1),
+        reason: MULTIPLE_OF_8,
     },
     Equivalent {
         kernel: "gemm_pipeline",

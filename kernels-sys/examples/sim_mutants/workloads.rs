@@ -3,7 +3,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use kernels_sys::RmsNormBwdDwParams;
+use kernels_sys::SumBlocksParams;
 use ptx_sim::exec::Module;
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub fn run(kernel: &str, ptx: &str, inputs_seed: u64, schedule_seed: u64, verify
         "rms_norm_fwd_f32" => forward_shapes::<f32>(&gpu, &mut random, &mut hasher),
         "rms_norm_bwd_bf16" => backward_shapes::<Bf16>(&gpu, &mut random, &mut hasher),
         "rms_norm_bwd_f32" => backward_shapes::<f32>(&gpu, &mut random, &mut hasher),
-        "rms_norm_bwd_dw" => dw_shapes(&gpu, &mut random, &mut hasher),
+        "sum_blocks_f32" => dw_shapes(&gpu, &mut random, &mut hasher),
         other => return Err(format!("no launches are known for {other}")),
     };
     outcome.map(|()| hasher.finish()).map_err(|trouble| trouble.to_string())
@@ -127,17 +127,19 @@ fn dw_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) 
         // No guard bytes after what is only read: they would hide a read beyond the end.
         let source = gpu.sparse_buffer((4 * partial.len()).max(4));
         source.write(0, &partial);
-        let dw = gpu.upload(&random.elements::<f32>(h, 0.0, 1.0));
-        let params = RmsNormBwdDwParams {
-            dw_partial: source.address,
-            dw: dw.address,
+        let dst = gpu.upload(&random.elements::<f32>(h, 0.0, 1.0));
+        let params = SumBlocksParams {
+            partial: source.address,
+            dst: dst.address,
+            partial_stride: h as i64,
             blocks: blocks as i64,
-            h: h as i32,
+            n: h as i64,
             accumulate: (n % 2) as i32,
+            reserved: 0,
         };
-        gpu.launch("rms_norm_bwd_dw", h.div_ceil(32) as u64, &params)?;
-        dw.check_guards::<f32>("dw", 1, h, h)?;
-        hash_elements(&dw.read::<f32>(0, h), hasher);
+        gpu.launch("sum_blocks_f32", h.div_ceil(32) as u64, &params)?;
+        dst.check_guards::<f32>("dst", 1, h, h)?;
+        hash_elements(&dst.read::<f32>(0, h), hasher);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Launches of the RMSNorm kernels, for their tests and for the sampling of planted faults.
 
-use kernels_sys::{RmsNormBwdDwParams, RmsNormBwdParams, RmsNormFwdParams};
+use kernels_sys::{RmsNormBwdParams, RmsNormFwdParams, SumBlocksParams};
 
 use ptx_sim::exec::Counts;
 
@@ -233,14 +233,16 @@ pub fn backward<T: Element>(
     } else {
         gpu.launch(&format!("rms_norm_bwd_{}", T::SUFFIX), case.grid, &params)?
     };
-    let reduce = RmsNormBwdDwParams {
-        dw_partial: dw_partial.address,
-        dw: dw.address,
+    let reduce = SumBlocksParams {
+        partial: dw_partial.address,
+        dst: dw.address,
+        partial_stride: h as i64,
         blocks: blocks as i64,
-        h: h as i32,
+        n: h as i64,
         accumulate: i32::from(case.accumulate),
+        reserved: 0,
     };
-    let reduced = gpu.launch("rms_norm_bwd_dw", h.div_ceil(32) as u64, &reduce)?;
+    let reduced = gpu.launch("sum_blocks_f32", h.div_ceil(32) as u64, &reduce)?;
     for (name, buffer, stride) in [("dy", &dy, strides[0]), ("x", &x, strides[1]), ("d_res", &d_res, strides[2])] {
         buffer.check_guards::<T>(name, t, stride, h)?;
     }

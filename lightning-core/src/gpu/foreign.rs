@@ -72,7 +72,7 @@ impl GpuOps {
         self.driver.bind()?;
         let bases = [0; Space::ALL.len()];
         let scratch = (workspace.address, workspace.bytes);
-        let launches = lower::lower(&self.driver, &mut self.kernels, program, bases, scratch)?;
+        let launches = lower::lower(&self.driver, &mut self.kernels, program, bases, scratch, false)?;
         for launch in &launches {
             launch.enqueue(stream.cast(), || format!("operation `{}`", program.nodes[launch.node].op.name()))?;
         }

@@ -100,9 +100,10 @@ pub(super) fn lower(
     program: &Program,
     bases: [u64; Space::ALL.len()],
     scratch: (u64, usize),
+    naive: bool,
 ) -> Result<Vec<Launch>, CoreError> {
     let mut lowering =
-        Lowering { driver, kernels, buffers: &program.buffers, bases, scratch, launches: Vec::new(), node: 0 };
+        Lowering { driver, kernels, buffers: &program.buffers, bases, scratch, naive, launches: Vec::new(), node: 0 };
     for (node, of) in program.nodes.iter().enumerate() {
         lowering.node = node;
         of.op.lower_gpu(&mut lowering)?;
@@ -117,6 +118,7 @@ pub struct Lowering<'d> {
     pub(super) buffers: &'d [Buffer],
     pub(super) bases: [u64; Space::ALL.len()],
     pub(super) scratch: (u64, usize),
+    pub(super) naive: bool,
     pub(super) launches: Vec<Launch>,
     pub(super) node: usize,
 }
@@ -139,6 +141,11 @@ impl Lowering<'_> {
     pub fn scratch(&self, bytes: usize) -> u64 {
         assert!(bytes <= self.scratch.1, "an operation uses {bytes} bytes of a workspace of {}", self.scratch.1);
         self.scratch.0
+    }
+
+    /// Whether the naive kernels are asked for, see [`GpuOptions::naive`](super::GpuOptions).
+    pub fn naive(&self) -> bool {
+        self.naive
     }
 
     /// Streaming multiprocessors of the device, for grids of persistent kernels. Results must not depend on it.

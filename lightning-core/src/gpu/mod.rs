@@ -19,6 +19,7 @@ pub use driver::{DeviceInfo, devices, usable};
 pub use foreign::{GpuOps, Workspace};
 pub use lower::{Grid, Lowering};
 pub use ops::GpuKernel;
+pub(crate) use ops::{dispatch_plan_scratch, embedding_bwd_scratch};
 
 use crate::device::Device;
 use crate::error::CoreError;
@@ -31,7 +32,7 @@ use cudarc::driver::{result, sys};
 use driver::{DeviceMemory, Doing, Driver, PinnedMemory};
 use kernels::Kernels;
 use lower::Launch;
-use staging::Staging;
+use staging::{Fetch, Staging};
 
 /// How a program's launches reach the device. The results are the same bit for bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,6 +51,8 @@ pub struct GpuOptions {
     pub ordinal: usize,
     /// How programs run.
     pub execution: Execution,
+    /// Launch the naive kernels where a family has some: slow, obviously right, and what the others are compared with.
+    pub naive: bool,
 }
 
 /// A lowered program.
@@ -66,6 +69,7 @@ pub struct GpuDevice {
     scratch: DeviceMemory,
     staging: Staging,
     readback: core::cell::RefCell<PinnedMemory>,
+    fetches: [Fetch; 2],
     prepared: Vec<Prepared>,
     kernels: Kernels,
     options: GpuOptions,
@@ -109,6 +113,7 @@ impl GpuDevice {
             scratch,
             staging,
             readback,
+            fetches: [Fetch::new()?, Fetch::new()?],
             prepared: Vec::new(),
             kernels: Kernels::default(),
             options,
@@ -178,7 +183,7 @@ impl GpuDevice {
         }
         let bases = core::array::from_fn(|i| self.regions[i].address);
         let scratch = (self.scratch.address, self.scratch.bytes);
-        let launches = lower::lower(&self.driver, &mut self.kernels, program, bases, scratch)?;
+        let launches = lower::lower(&self.driver, &mut self.kernels, program, bases, scratch, self.options.naive)?;
         self.prepared.push(Prepared { id: program.id(), launches, graph: None });
         Ok(self.prepared.len() - 1)
     }
@@ -282,6 +287,18 @@ impl Device for GpuDevice {
             address += part.len() as u64;
         }
         Ok(())
+    }
+
+    fn fetch(&mut self, buffers: &[Buffer], tensors: &[Tensor], slot: usize) -> Result<(), CoreError> {
+        self.driver.bind()?;
+        let places: Vec<(u64, usize)> =
+            tensors.iter().map(|t| Ok((self.locate(buffers, *t)?, t.bytes()))).collect::<Result<_, CoreError>>()?;
+        self.fetches[slot].start(&self.driver, &places)
+    }
+
+    fn fetched(&mut self, slot: usize) -> Result<&[u8], CoreError> {
+        self.driver.bind()?;
+        self.fetches[slot].wait()
     }
 }
 

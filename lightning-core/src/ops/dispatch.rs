@@ -9,6 +9,8 @@
 //! | offsets      | [e + 1] | i32   | overwritten |
 //! | pair_of_slot | [t k]   | i32   | overwritten |
 //! | slot_of_pair | [t, k]  | i32   | overwritten |
+//!
+//! Kernels: csrc/sort/counting_sort.cu
 
 use crate::cpu::{Cpu, CpuKernel};
 use crate::element::Element;
@@ -38,6 +40,10 @@ impl Operation for DispatchPlan {
     }
     fn dtype(&self) -> DType {
         DType::I32
+    }
+    #[cfg(feature = "gpu")]
+    fn gpu_scratch(&self) -> usize {
+        crate::gpu::dispatch_plan_scratch(self)
     }
 }
 

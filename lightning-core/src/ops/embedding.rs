@@ -9,7 +9,7 @@
 //! | dtable | [v, d] | grad  | overwritten or accumulated |
 //!
 //! Order: every element of dE is owned by one worker, which adds tokens in ascending order. An id outside the table is a
-//! caller's error that the batch check reports; the kernels panic on it.
+//! caller's error that the batch check reports; the CPU kernels panic on it. Kernels: csrc/embed/embedding.cu
 
 use crate::cpu::{Columns, Cpu, CpuKernel, Mat, column_parts};
 use crate::element::{Element, Real};
@@ -73,6 +73,10 @@ impl Operation for EmbeddingBwd {
     }
     fn dtype(&self) -> DType {
         self.dy.dtype
+    }
+    #[cfg(feature = "gpu")]
+    fn gpu_scratch(&self) -> usize {
+        crate::gpu::embedding_bwd_scratch(self)
     }
 }
 

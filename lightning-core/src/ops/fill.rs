@@ -3,6 +3,8 @@
 //! | buffer | shape | dtype               | written     |
 //! |--------|-------|---------------------|-------------|
 //! | dst    | any   | any floating or i32 | overwritten |
+//!
+//! Kernels: csrc/reduce/fill.cu
 
 use crate::cpu::{Cpu, CpuKernel};
 use crate::element::{Element, Real};

@@ -13,6 +13,8 @@
 //! | start, end | [t]    | i32   | overwritten |
 //! | src        | [t]    | i32   | read        |
 //! | dst        | [t]    | i32   | overwritten |
+//!
+//! Kernels: csrc/embed/segments.cu
 
 use crate::cpu::{Cpu, CpuKernel};
 use crate::element::Element;

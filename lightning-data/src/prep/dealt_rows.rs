@@ -247,3 +247,142 @@ impl FoundRows {
         Ok(feeds + 1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::InputFile;
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("lightning-dealt-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        directory
+    }
+
+    fn share(path: &Path, rows: (u64, u64)) -> FileShare {
+        let size = std::fs::metadata(path).unwrap().len();
+        FileShare { file: InputFile { path: path.to_path_buf(), size }, rows: Some(rows) }
+    }
+
+    type Seen = (Vec<String>, std::result::Result<(), String>);
+
+    /// What `visit` saw of a share, with and without the one pass; a reader may stop after some rows.
+    fn both(dealt: &DealtRows, share: &FileShare, want: Want<'_>, bad: BadRows, most: usize) -> (Seen, Seen, u64) {
+        let run = |dealt: Option<&DealtRows>, bytes: &AtomicU64| -> Seen {
+            let mut seen = Vec::new();
+            let mut visit = |row: Row| {
+                seen.push(match row {
+                    Row::Text(text) => format!("{text:?}"),
+                    Row::Json(value) => value.to_string(),
+                    Row::Bad => "bad".into(),
+                });
+                Ok(seen.len() < most)
+            };
+            let ended = match dealt {
+                Some(dealt) => dealt.for_each(share, want, bad, bytes, &mut visit),
+                None => for_each_row(share, want, bad, bytes, &mut visit),
+            };
+            (seen, ended.map_err(|e| e.to_string()))
+        };
+        let bytes = AtomicU64::new(0);
+        (run(Some(dealt), &bytes), run(None, &AtomicU64::new(0)), bytes.into_inner())
+    }
+
+    #[test]
+    fn rows_found_once_are_the_rows_of_every_pass() {
+        let directory = scratch("rows");
+        let mut random = 7u64;
+        let mut next = |n: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % n
+        };
+        for round in 0..30 {
+            let mut text = String::new();
+            // More rows than a block of the index now and then, none at all the first time.
+            for row in 0..round * if round % 10 == 9 { 1500 } else { 7 } {
+                text += &match next(12) {
+                    0 => "\n".to_string(),
+                    1 => " \t \r\n".to_string(),
+                    2 if round % 3 == 0 => "{\"text\": [1]}\n".to_string(),
+                    3 if round % 3 == 0 => "{\"text\": \n".to_string(),
+                    4 => format!("{{\"other\": {row}}}\n"),
+                    _ => format!("{{\"text\": \"{row} {}\", \"n\": {row}}}\n", "é".repeat(next(40) as usize)),
+                };
+            }
+            if round % 4 == 1 {
+                text.push_str("{\"text\": \"no line feed at the end\"}");
+            }
+            let plain = directory.join(format!("{round}.jsonl"));
+            std::fs::write(&plain, &text).unwrap();
+            let packed = directory.join(format!("{round}.jsonl.gz"));
+            let mut gzip = flate2::write::GzEncoder::new(File::create(&packed).unwrap(), flate2::Compression::fast());
+            gzip.write_all(text.as_bytes()).unwrap();
+            gzip.finish().unwrap();
+            let dealt = DealtRows::new(&directory);
+            let n = 2 + next(9);
+            for path in [&plain, &packed] {
+                let mut counted = 0;
+                for k in 0..n {
+                    for (want, bad) in [
+                        (Want::Text("text"), BadRows::Skip),
+                        (Want::Text("text"), BadRows::Stop),
+                        (Want::Json, BadRows::Skip),
+                    ] {
+                        let (one, other, bytes) = both(&dealt, &share(path, (n, k)), want, bad, usize::MAX);
+                        assert_eq!(one, other, "round {round}, share {k} of {n}");
+                        counted += if bad == BadRows::Skip && matches!(want, Want::Json) { bytes } else { 0 };
+                    }
+                    let (one, other, _) = both(&dealt, &share(path, (n, k)), Want::Json, BadRows::Skip, 3);
+                    assert_eq!(one, other);
+                }
+                // All bytes are counted, but for what is rounded down in each row.
+                let (size, rows) = (std::fs::metadata(path).unwrap().len(), text.lines().count() as u64);
+                let blanks = text.lines().take_while(|l| l.trim().is_empty()).map(|l| l.len() as u64 + 1).sum::<u64>();
+                assert!(counted <= size && counted + rows + blanks >= size || rows == 0, "{counted} of {size}");
+            }
+        }
+        // The files beside the inputs have no names.
+        let names = std::fs::read_dir(&directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        assert!(names.into_iter().all(|n| n.contains(".jsonl")));
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_damaged_file_is_named() {
+        let directory = scratch("damaged");
+        let path = directory.join("cut.jsonl.gz");
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all("{\"text\": \"a line\"}\n".repeat(3000).as_bytes()).unwrap();
+        let whole = gzip.finish().unwrap();
+        std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        let dealt = DealtRows::new(&directory);
+        let (one, _, _) = both(&dealt, &share(&path, (4, 1)), Want::Text("text"), BadRows::Stop, usize::MAX);
+        let message = one.1.unwrap_err();
+        assert!(message.contains("cut.jsonl.gz") && message.contains("compress the file again"), "{message}");
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    // Many workers at once: each file is passed over, and nobody waits for ever.
+    #[test]
+    fn workers_share_what_was_found() {
+        let directory = scratch("workers");
+        let paths: Vec<PathBuf> = (0..3).map(|f| directory.join(format!("{f}.jsonl"))).collect();
+        for (f, path) in paths.iter().enumerate() {
+            let rows: String = (0..500).map(|r| format!("{{\"text\": \"{f} {r}\"}}\n")).collect();
+            std::fs::write(path, rows).unwrap();
+        }
+        let jobs: Vec<FileShare> = paths.iter().flat_map(|p| (0..8).map(|k| share(p, (8, k)))).collect();
+        let dealt = DealtRows::new(&directory);
+        let counts = crate::parallel::map_in_order(&jobs, 4, |share| {
+            let mut n = 0;
+            let mut visit = |_| {
+                n += 1;
+                Ok(true)
+            };
+            dealt.for_each(share, Want::Text("text"), BadRows::Stop, &AtomicU64::new(0), &mut visit)?;
+            Ok(n)
+        });
+        assert_eq!(counts.unwrap().iter().sum::<u32>(), 1500);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}

@@ -307,6 +307,9 @@ pub struct BenchStepArgs {
     /// threads of the processor
     #[argh(option, arg_name = "n")]
     pub threads: Option<usize>,
+    /// write the times of all operations for plan --measured
+    #[argh(option, arg_name = "file")]
+    pub table: Option<String>,
     /// print machine-readable results
     #[argh(switch)]
     pub json: bool,
@@ -321,6 +324,7 @@ pub const BENCH_STEP_FLAGS: &[Flag] = &[
     Flag::new("dtype", Value),
     Flag::new("device", Value),
     Flag::new("threads", Value),
+    Flag::new("table", Value),
     Flag::new("json", Switch),
 ];
 

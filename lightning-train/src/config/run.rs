@@ -48,7 +48,7 @@ section! {
         check_finite: bool = false,
         /// Save and stop at the first step that is a multiple of this.
         exit_interval: Option<u64> = None,
-        /// Save and stop on SIGTERM and SIGUSR1.
+        /// Save and stop on SIGTERM, SIGUSR1 and ctrl-C (SIGINT).
         exit_signal_handler: bool = true,
         /// Garbage collection of the public stack; recorded.
         manual_gc: bool = false,

@@ -62,7 +62,7 @@ pub struct PretrainArgs {
     /// a row that cannot be read: stop (name file and line) or skip (and count)
     #[argh(option, arg_name = "policy")]
     pub on_bad_row: Option<String>,
-    /// worker threads
+    /// worker threads (one more than there are cores)
     #[argh(option, arg_name = "n")]
     pub threads: Option<usize>,
     /// no progress
@@ -163,7 +163,7 @@ pub struct SftArgs {
     /// a row that cannot be read: stop (name file and line) or skip (and count)
     #[argh(option, arg_name = "policy")]
     pub on_bad_row: Option<String>,
-    /// worker threads
+    /// worker threads (one more than there are cores)
     #[argh(option, arg_name = "n")]
     pub threads: Option<usize>,
     /// no progress

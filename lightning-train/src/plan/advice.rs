@@ -180,6 +180,7 @@ pub fn knobs(planner: &Planner<'_>) -> Result<Vec<Knob>, Failure> {
             list.push(compare(tried.setting, &base, &estimate));
         }
     }
+    list.retain(|knob| knob.saves > 0.0);
     Ok(list)
 }
 

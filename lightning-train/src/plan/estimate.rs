@@ -14,7 +14,7 @@ use crate::config::run::RunConfig;
 use crate::train::sample::SampleSettings;
 use crate::train::{engine::available_threads, flops, settings};
 use lightning_core::cpu::CpuDevice;
-use lightning_core::model::{AdamConfig, Model, ModelSpec, ProgramKind, Trace};
+use lightning_core::model::{AdamConfig, Model, ModelSpec, ParamTensors, ProgramKind, Trace};
 use lightning_core::program::{Op, Program, Space};
 
 /// A finished plan of one rank. Sizes in bytes, times in seconds.
@@ -34,6 +34,8 @@ pub struct Estimate {
     pub scratch: f64,
     /// The second engine that writes samples of text.
     pub sampler: f64,
+    /// The copy of weights and optimizer that a checkpoint is written from.
+    pub snapshot: f64,
     /// What the arena holds.
     pub activations: Activations,
     /// Buffers of collectives and of offloading.
@@ -71,7 +73,8 @@ pub struct Estimate {
 impl Estimate {
     /// Everything on the device.
     pub fn total(&self) -> f64 {
-        self.statics.total() + self.arena + self.scratch + self.sampler + self.collective + self.reserve
+        let run = self.statics.total() + self.arena + self.scratch + self.sampler;
+        run + self.snapshot + self.collective + self.reserve
     }
 
     /// Whether it fits.
@@ -126,6 +129,18 @@ pub fn sampler_bytes(config: &RunConfig, spec: &ModelSpec, threads: usize) -> Re
     let model = Model::new(settings.spec(spec))?;
     let program = model.micro_batch(ProgramKind::Evaluate, Trace::Full)?;
     Ok(device_bytes(&model, &[program], threads))
+}
+
+/// Bytes of the copy that a checkpoint is written from, as [`crate::checkpoint::Snapshot::bytes`] counts them.
+pub fn snapshot_bytes(model: &Model, optimizer: bool) -> usize {
+    let one = |tensors: ParamTensors| {
+        let states = tensors
+            .training
+            .filter(|_| optimizer)
+            .map_or(0, |t| t.master.map_or(0, |m| m.bytes()) + t.moments.map_or(0, |(m, v)| m.bytes() + v.bytes()));
+        tensors.weight.bytes() + states
+    };
+    model.parts().map(|(_, _, tensors)| one(tensors)).sum()
 }
 
 fn device_bytes(model: &Model, programs: &[Program], threads: usize) -> usize {
@@ -212,13 +227,15 @@ impl<'a> Planner<'a> {
         let model = Model::new(spec.clone())?;
         let frozen = config.peft.scheme == Some(PeftScheme::Lora);
         let statics = statics::of(config, ranks, &model, exact);
-        let (mut collective, mut host, mut scratch, mut sampler) = (0.0, 0.0, 0.0, 0.0);
+        let (mut collective, mut host, mut scratch) = (0.0, 0.0, 0.0);
+        let (mut sampler, mut snapshot) = (0.0, 0.0);
         let (mut program, arena);
         let mut casts = Casts::default();
         if exact {
             let programs = cpu_programs(&model, &settings::adam(config)?)?;
             arena = programs.iter().map(|p| p.arena_bytes).max().unwrap_or(0) as f64;
             scratch = (programs.iter().map(CpuDevice::scratch_bytes).max().unwrap_or(0) * self.threads) as f64;
+            snapshot = snapshot_bytes(&model, config.checkpoint.save_optim) as f64;
             sampler = sampler_bytes(config, &spec, self.threads)? as f64;
             program = programs.into_iter().next().expect("the list of programs is not empty");
         } else {
@@ -241,6 +258,7 @@ impl<'a> Planner<'a> {
             arena,
             scratch,
             sampler,
+            snapshot,
             activations,
             collective,
             host,

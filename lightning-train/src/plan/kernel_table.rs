@@ -2,7 +2,7 @@
 //!
 //! ```json
 //! { "format": "lightning-kernel-table", "version": 1, "target": "h200", "machine": "H200 SXM, 1.98 GHz, driver 580",
-//!   "date": "2026-11-30",
+//!   "unix_time": 1796073601,
 //!   "kernels": [ { "op": "linear_fwd", "precision": "bf16", "flops": 4.5e11, "bytes": 2.6e8, "seconds": 7.1e-4 } ] }
 //! ```
 //!
@@ -41,9 +41,9 @@ pub struct KernelTable {
     /// The machine, in words.
     #[serde(default)]
     pub machine: String,
-    /// Day of the measurement.
+    /// When it was measured, in seconds since 1970; 0 where nobody knows.
     #[serde(default)]
-    pub date: String,
+    pub unix_time: u64,
     /// The calls.
     pub kernels: Vec<KernelTime>,
 }
@@ -55,13 +55,13 @@ fn distance(a: f64, b: f64) -> f64 {
 
 impl KernelTable {
     /// A table of calls on a target.
-    pub fn new(target: &str, machine: &str, date: &str, kernels: Vec<KernelTime>) -> Self {
+    pub fn new(target: &str, machine: &str, unix_time: u64, kernels: Vec<KernelTime>) -> Self {
         Self {
             format: FORMAT.into(),
             version: VERSION,
             target: target.into(),
             machine: machine.into(),
-            date: date.into(),
+            unix_time,
             kernels,
         }
     }
@@ -131,7 +131,7 @@ mod tests {
         let table = KernelTable::new(
             "h200",
             "a machine",
-            "2026-11-30",
+            1_796_073_601,
             vec![call("linear_fwd", Some("bf16"), 1e12, 1e9, 2e-3), call("rms_norm_fwd", None, 0.0, 1e8, 4e-5)],
         );
         std::fs::write(&path, table.to_text()).unwrap();
@@ -162,7 +162,7 @@ mod tests {
             call("linear_fwd", Some("fp8"), 1e12, 1e9, 3.0),
             call("rms_norm_fwd", None, 0.0, 1e8, 4.0),
         ];
-        let table = KernelTable::new("cpu", "", "", calls);
+        let table = KernelTable::new("cpu", "", 0, calls);
         let time = |op, class, flops, bytes| table.nearest(op, class, flops, bytes).map(|k| k.seconds);
         assert_eq!(time("linear_fwd", "bf16", 5e11, 8e8), Some(2.0));
         assert_eq!(time("linear_fwd", "bf16", 5e9, 5e6), Some(1.0));

@@ -28,8 +28,9 @@ use crate::cli::{Exit, Failure};
 use crate::config::resolve::Resolved;
 use crate::config::run::RunConfig;
 use crate::train::{engine::available_threads, settings};
-use estimate::{Planner, cpu_bytes, sampler_bytes};
+use estimate::{Planner, cpu_bytes, sampler_bytes, snapshot_bytes};
 use kernel_table::KernelTable;
+use lightning_core::model::Model;
 use std::io::Write;
 
 /// A configuration to plan.
@@ -71,7 +72,9 @@ pub fn plan(request: PlanRequest) -> Result<(), Failure> {
 pub fn refuse_what_does_not_fit(config: &RunConfig) -> Result<(), Failure> {
     let spec = settings::model_spec(config)?;
     let threads = config.device.threads.unwrap_or_else(available_threads);
-    let bytes = cpu_bytes(&spec, &settings::adam(config)?, threads)? + sampler_bytes(config, &spec, threads)?;
+    let bytes = cpu_bytes(&spec, &settings::adam(config)?, threads)?
+        + sampler_bytes(config, &spec, threads)?
+        + snapshot_bytes(&Model::new(spec)?, config.checkpoint.save_optim);
     let Some((limit, source)) = memory_limit::of_machine() else {
         return Ok(());
     };
@@ -86,7 +89,7 @@ pub fn refuse_what_does_not_fit(config: &RunConfig) -> Result<(), Failure> {
         gib(bytes as f64),
         gib(limit as f64)
     );
-    for knob in knobs.iter().filter(|k| k.saves > 0.0).take(4) {
+    for knob in knobs.iter().take(4) {
         message.push_str(&format!("\n    {}: saves {:.2} GiB", knob.setting, gib(knob.saves)));
     }
     message.push_str("\n`lightning-train plan` with the same arguments shows where it goes");

@@ -8,9 +8,8 @@ use lightning_core::layout::Layout;
 use serde_json::json;
 use std::fmt::Write;
 
-fn gib(bytes: f64) -> f64 {
-    bytes / 1_073_741_824.0
-}
+const MIB: f64 = 1_048_576.0;
+const GIB: f64 = 1024.0 * MIB;
 
 /// A number with its thousands apart.
 fn grouped(n: u64) -> String {
@@ -113,6 +112,7 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
             "arena_bytes": e.arena,
             "scratch_bytes": e.scratch,
             "sampler_bytes": e.sampler,
+            "snapshot_bytes": e.snapshot,
             "workspace_at_peak_bytes": a.workspace,
             "collective_bytes": e.collective,
             "host_bytes": e.host,
@@ -145,6 +145,9 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
         return Ok(format!("{all:#}\n"));
     }
 
+    // A plan of megabytes says nothing in gigabytes.
+    let (unit, divisor) = if e.total() < 4.0 * GIB { ("MiB", MIB) } else { ("GiB", GIB) };
+    let size = |bytes: f64| bytes / divisor;
     let mut o = String::new();
     let mut line = |text: String| {
         o.push_str(&text);
@@ -171,7 +174,7 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
         line(format!("note        {note}"));
     }
     line(String::new());
-    line("memory per rank (GiB)".to_string());
+    line(format!("memory per rank ({unit})"));
     for (name, bytes) in [
         ("weights", s.weights),
         ("gradients", s.gradients),
@@ -180,28 +183,29 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
         ("  moments", s.moments),
         ("inputs, state", s.state),
     ] {
-        line(format!("  {name:28} {:9.2}", gib(bytes)));
+        line(format!("  {name:28} {:9.2}", size(bytes)));
     }
-    line(format!("  {:28} {:9.1}", "static sum", gib(s.weights + s.gradients + s.optimizer())));
+    line(format!("  {:28} {:9.1}", "static sum", size(s.weights + s.gradients + s.optimizer())));
     for (kind, bytes) in &a.saved {
-        line(format!("  saved for backward: {kind:20} {:9.2}", gib(*bytes as f64)));
+        line(format!("  saved for backward: {kind:20} {:9.2}", size(*bytes as f64)));
     }
-    line(format!("  {:28} {:9.2}", "logits tile", gib(a.logits as f64)));
-    line(format!("  {:28} {:9.2}", "workspace at the peak", gib(a.workspace as f64)));
-    line(format!("  {:28} {:9.2}", "arena", gib(e.arena)));
+    line(format!("  {:28} {:9.2}", "logits tile", size(a.logits as f64)));
+    line(format!("  {:28} {:9.2}", "workspace at the peak", size(a.workspace as f64)));
+    line(format!("  {:28} {:9.2}", "arena", size(e.arena)));
     for (name, bytes) in [
         ("threads' scratch", e.scratch),
         ("second engine for samples", e.sampler),
+        ("copy while saving", e.snapshot),
         ("collective buffers", e.collective),
         ("context, libraries", e.reserve),
     ] {
         if bytes > 0.0 {
-            line(format!("  {name:28} {:9.2}", gib(bytes)));
+            line(format!("  {name:28} {:9.2}", size(bytes)));
         }
     }
-    line(format!("  {:28} {:9.2}  of {:.2} ({})", "total", gib(e.total()), gib(e.limit), e.limit_source));
+    line(format!("  {:28} {:9.2}  of {:.2} ({})", "total", size(e.total()), size(e.limit), e.limit_source));
     if e.host > 0.0 {
-        line(format!("  {:28} {:9.2}", "in host memory", gib(e.host)));
+        line(format!("  {:28} {:9.2}", "in host memory", size(e.host)));
     }
     if let Some(r) = recorded {
         line(format!(
@@ -212,29 +216,29 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
     line(format!("  {}", if e.fits() { "fits" } else { "does NOT fit" }));
     for k in &knobs {
         line(format!(
-            "    {}: saves {:.2} GiB, {:+.1} ms per step{}",
+            "    {}: saves {:.2} {unit}, {:+.1} ms per step{}",
             k.setting,
-            gib(k.saves),
+            size(k.saves),
             1e3 * k.costs_seconds,
             if k.fits { ", fits" } else { "" }
         ));
     }
     line(String::new());
-    line(format!("peak        {} in {}, {:.2} GiB alive; largest:", a.peak_op, a.peak_region, gib(a.peak as f64)));
+    line(format!("peak        {} in {}, {:.2} {unit} alive; largest:", a.peak_op, a.peak_region, size(a.peak as f64)));
     for h in &a.holders {
-        line(format!("  {:40} {:9.1} MiB", h.name, h.bytes as f64 / 1_048_576.0));
+        line(format!("  {:40} {:9.1} MiB", h.name, h.bytes as f64 / MIB));
     }
     line("fullest point of every part of the step (activations and workspace)".to_string());
     for (part, region, bytes) in parts(&a.timeline) {
-        line(format!("  {part:40} {:9.1} MiB  in {region}", bytes as f64 / 1_048_576.0));
+        line(format!("  {part:40} {:9.1} MiB  in {region}", bytes as f64 / MIB));
     }
     if !recompute.is_empty() {
         line("recomputed, each beside the others".to_string());
         for k in &recompute {
             line(format!(
-                "  {:10} saves {:7.2} GiB, costs {:9.1} ms per step",
+                "  {:10} saves {:7.2} {unit}, costs {:9.1} ms per step",
                 k.setting,
-                gib(k.saves),
+                size(k.saves),
                 1e3 * k.costs_seconds
             ));
         }
@@ -276,8 +280,8 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
         charged_step / overlapped / 1e12,
         t.source,
         planner.measured.as_ref().map_or(String::new(), |table| format!(
-            "; measured on {} ({}) where the table has the operation",
-            table.machine, table.date
+            "; measured on {} where the table has the operation",
+            table.machine
         ))
     ));
     if let Some(longest) = longest {
@@ -295,7 +299,7 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
             let _ = write!(
                 text,
                 "{i:6}  {:10.1}  {:10.3}  {:10.2}  {:24} {}",
-                live[i] as f64 / 1_048_576.0,
+                live[i] as f64 / MIB,
                 n.op.flops() as f64 / 1e9,
                 n.op.traffic().total() as f64 / 1e6,
                 n.op.name(),

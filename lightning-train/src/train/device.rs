@@ -224,4 +224,12 @@ impl Device for AnyDevice {
     fn read(&self, buffers: &[Buffer], tensor: Tensor, bytes: &mut [u8]) -> Result<(), CoreError> {
         forward!(self, device => device.read(buffers, tensor, bytes))
     }
+
+    fn fetch(&mut self, buffers: &[Buffer], tensors: &[Tensor], slot: usize) -> Result<(), CoreError> {
+        forward!(self, device => device.fetch(buffers, tensors, slot))
+    }
+
+    fn fetched(&mut self, slot: usize) -> Result<&[u8], CoreError> {
+        forward!(self, device => device.fetched(slot))
+    }
 }

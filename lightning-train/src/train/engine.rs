@@ -165,6 +165,11 @@ impl Engine {
             );
             return refuse("token ids", reason);
         }
+        if let Some(position) = batch.loss_mask.iter().position(|m| !m.is_finite()) {
+            let reason =
+                format!("{} at position {position}; a label counts (1) or does not (0)", batch.loss_mask[position]);
+            return refuse("loss mask", reason);
+        }
         let counted = |t: &usize| batch.loss_mask[*t] != 0.0 && outside(&batch.labels[*t]);
         if let Some(position) = (0..batch.labels.len()).find(counted) {
             let reason = format!("label {} at position {position} is outside the vocabulary", batch.labels[position]);

@@ -105,6 +105,7 @@ impl StepMetrics {
         put("skipped", self.skipped.into());
         put("skipped_total", self.skipped_total.into());
         put("data_wait_ms", number(self.data_wait_ms));
+        put("data_wait_share", number(self.data_wait_ms / self.elapsed_ms));
         put("batch_hash", format!("{:016x}", self.batch_hash).into());
         Value::Object(map)
     }

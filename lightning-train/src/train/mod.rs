@@ -20,4 +20,7 @@ mod step;
 pub mod stop;
 mod validation;
 
+#[cfg(test)]
+mod tests;
+
 pub use run::train;

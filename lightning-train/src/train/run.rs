@@ -205,7 +205,13 @@ impl Run<'_> {
             if let Some(reason) = self.stop.reason() {
                 return self.save_and_stop(reason);
             }
-            let Some(m) = self.step(&mut batches)? else { continue };
+            let m = match self.step(&mut batches) {
+                Ok(Some(m)) => m,
+                Ok(None) => continue,
+                // Broken data: the optimizer has not seen the step, so that the one before it can be saved.
+                Err(failure) if failure.exit == Exit::Invalid => return Err(self.save_what_can_be_saved(failure)),
+                Err(failure) => return Err(failure),
+            };
             self.poll_save()?;
             self.console.step(&m);
             let record = m.to_json();

@@ -45,15 +45,3 @@ typedef struct RmsNormBwdParams {
 LIGHTNING_ASSERT(sizeof(RmsNormBwdParams) == 96);
 LIGHTNING_ASSERT(offsetof(RmsNormBwdParams, dy_stride) == 48);
 LIGHTNING_ASSERT(offsetof(RmsNormBwdParams, accumulate) == 88);
-
-// dw (+)= sum_i dw_partial[i], in a fixed order
-typedef struct RmsNormBwdDwParams {
-  LIGHTNING_PTR(const float) dw_partial;  // [blocks, h] f32
-  LIGHTNING_PTR(float) dw;                // [h] f32, added to or overwritten, see accumulate
-  int64_t blocks;                         // token blocks, may be 0
-  int32_t h;                              // hidden, at least 1
-  int32_t accumulate;                     // 0: dw = sum; 1: dw += sum
-} RmsNormBwdDwParams;
-
-LIGHTNING_ASSERT(sizeof(RmsNormBwdDwParams) == 32);
-LIGHTNING_ASSERT(offsetof(RmsNormBwdDwParams, accumulate) == 28);

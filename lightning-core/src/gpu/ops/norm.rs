@@ -1,15 +1,10 @@
 //! Residual add and RMSNorm: csrc/norm/rms_norm.cu.
 
-use super::GpuKernel;
+use super::{GpuKernel, row_grid};
 use crate::error::CoreError;
 use crate::gpu::Lowering;
 use crate::ops::{RmsNormBwd, RmsNormFwd};
-use kernels_sys::{RmsNormBwdDwParams, RmsNormBwdParams, RmsNormFwdParams};
-
-/// Rows that a block takes at least before more blocks stop paying: four blocks per multiprocessor are enough.
-fn row_grid(gpu: &Lowering<'_>, rows: usize) -> usize {
-    rows.min(4 * gpu.multiprocessors())
-}
+use kernels_sys::{RmsNormBwdParams, RmsNormFwdParams};
 
 impl GpuKernel for RmsNormFwd {
     fn lower(&self, gpu: &mut Lowering<'_>) -> Result<(), CoreError> {
@@ -55,13 +50,6 @@ impl GpuKernel for RmsNormBwd {
             reserved: 0,
         };
         gpu.launch_for("rms_norm_bwd", self.dy.dtype, blocks, params)?;
-        let params = RmsNormBwdDwParams {
-            dw_partial: gpu.address(self.partial),
-            dw: gpu.address(self.dw),
-            blocks: blocks as i64,
-            h: self.dy.cols as i32,
-            accumulate: i32::from(self.accumulate_dw),
-        };
-        gpu.launch("rms_norm_bwd_dw", self.dy.cols.div_ceil(32), params)
+        super::reduce::sum_blocks(gpu, self.partial, blocks, self.dw, self.accumulate_dw)
     }
 }
