@@ -18,15 +18,6 @@ const _: () = {
     ["Alignment of LightningTensorMap"][::core::mem::align_of::<LightningTensorMap>() - 64usize];
     ["Offset of field: LightningTensorMap::opaque"][::core::mem::offset_of!(LightningTensorMap, opaque) - 0usize];
 };
-impl Default for LightningTensorMap {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
 #[doc = " x' = act(x + b),  y = act(w x' rstd),  rstd = (mean_h x'^2 + eps)^(-1/2)"]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq)]
@@ -773,102 +764,6 @@ pub struct GemmTmaParams {
     pub accumulate: i32,
     #[doc = " factor of the product"]
     pub alpha: f32,
-    #[doc = " rows of tiles that are walked together, at least 1; decides only which blocks share L2"]
-    pub raster: i32,
-    #[doc = " no meaning; 0"]
-    pub reserved: i32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of GemmTmaParams"][::core::mem::size_of::<GemmTmaParams>() - 320usize];
-    ["Alignment of GemmTmaParams"][::core::mem::align_of::<GemmTmaParams>() - 64usize];
-    ["Offset of field: GemmTmaParams::a"][::core::mem::offset_of!(GemmTmaParams, a) - 0usize];
-    ["Offset of field: GemmTmaParams::b"][::core::mem::offset_of!(GemmTmaParams, b) - 128usize];
-    ["Offset of field: GemmTmaParams::c"][::core::mem::offset_of!(GemmTmaParams, c) - 256usize];
-    ["Offset of field: GemmTmaParams::c_stride"][::core::mem::offset_of!(GemmTmaParams, c_stride) - 264usize];
-    ["Offset of field: GemmTmaParams::m"][::core::mem::offset_of!(GemmTmaParams, m) - 272usize];
-    ["Offset of field: GemmTmaParams::n"][::core::mem::offset_of!(GemmTmaParams, n) - 276usize];
-    ["Offset of field: GemmTmaParams::k"][::core::mem::offset_of!(GemmTmaParams, k) - 280usize];
-    ["Offset of field: GemmTmaParams::c_f32"][::core::mem::offset_of!(GemmTmaParams, c_f32) - 284usize];
-    ["Offset of field: GemmTmaParams::accumulate"][::core::mem::offset_of!(GemmTmaParams, accumulate) - 288usize];
-    ["Offset of field: GemmTmaParams::alpha"][::core::mem::offset_of!(GemmTmaParams, alpha) - 292usize];
-    ["Offset of field: GemmTmaParams::raster"][::core::mem::offset_of!(GemmTmaParams, raster) - 296usize];
-    ["Offset of field: GemmTmaParams::reserved"][::core::mem::offset_of!(GemmTmaParams, reserved) - 300usize];
-};
-#[doc = " c_mn (+)= alpha sum_k a_mk b_nk for operands of any strides"]
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq)]
-pub struct GemmParams {
-    #[doc = " bf16: element (m, k) lies at m a_m + k a_k"]
-    pub a: u64,
-    #[doc = " bf16: element (n, k) lies at n b_n + k b_k"]
-    pub b: u64,
-    #[doc = " [m, n] bf16 or f32 (the kernel's suffix), overwritten or added to, see accumulate"]
-    pub c: u64,
-    #[doc = " elements from one m to the next; a_m or a_k is 1"]
-    pub a_m: i64,
-    #[doc = " elements from one k to the next"]
-    pub a_k: i64,
-    #[doc = " elements from one n to the next; b_n or b_k is 1"]
-    pub b_n: i64,
-    #[doc = " elements from one k to the next"]
-    pub b_k: i64,
-    #[doc = " elements from one row of c to the next"]
-    pub c_stride: i64,
-    #[doc = " rows of c, may be 0"]
-    pub m: i64,
-    #[doc = " columns of c, may be 0"]
-    pub n: i64,
-    #[doc = " inner length, may be 0"]
-    pub k: i64,
-    #[doc = " factor of the product"]
-    pub alpha: f32,
-    #[doc = " 0: c = alpha a b; 1: c = c + alpha a b, rounded once"]
-    pub accumulate: i32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of GemmParams"][::core::mem::size_of::<GemmParams>() - 96usize];
-    ["Alignment of GemmParams"][::core::mem::align_of::<GemmParams>() - 8usize];
-    ["Offset of field: GemmParams::a"][::core::mem::offset_of!(GemmParams, a) - 0usize];
-    ["Offset of field: GemmParams::b"][::core::mem::offset_of!(GemmParams, b) - 8usize];
-    ["Offset of field: GemmParams::c"][::core::mem::offset_of!(GemmParams, c) - 16usize];
-    ["Offset of field: GemmParams::a_m"][::core::mem::offset_of!(GemmParams, a_m) - 24usize];
-    ["Offset of field: GemmParams::a_k"][::core::mem::offset_of!(GemmParams, a_k) - 32usize];
-    ["Offset of field: GemmParams::b_n"][::core::mem::offset_of!(GemmParams, b_n) - 40usize];
-    ["Offset of field: GemmParams::b_k"][::core::mem::offset_of!(GemmParams, b_k) - 48usize];
-    ["Offset of field: GemmParams::c_stride"][::core::mem::offset_of!(GemmParams, c_stride) - 56usize];
-    ["Offset of field: GemmParams::m"][::core::mem::offset_of!(GemmParams, m) - 64usize];
-    ["Offset of field: GemmParams::n"][::core::mem::offset_of!(GemmParams, n) - 72usize];
-    ["Offset of field: GemmParams::k"][::core::mem::offset_of!(GemmParams, k) - 80usize];
-    ["Offset of field: GemmParams::alpha"][::core::mem::offset_of!(GemmParams, alpha) - 88usize];
-    ["Offset of field: GemmParams::accumulate"][::core::mem::offset_of!(GemmParams, accumulate) - 92usize];
-};
-#[doc = " c_mn (+)= alpha sum_k a_mk b_nk for operands that bulk tensor copies can read. Maps of 128-byte swizzle: an operand\n that is contiguous along k has boxes of 64 k and as many rows as a block loads at once; one that is contiguous along\n m or n has boxes of 64 of these and as many k as a block loads at once (lightning-core/src/gpu/gemm/tiles.rs)."]
-#[repr(C)]
-#[repr(align(64))]
-#[derive(Debug, Copy, Clone, PartialEq)]
-pub struct GemmTmaParams {
-    #[doc = " bf16"]
-    pub a: LightningTensorMap,
-    #[doc = " bf16"]
-    pub b: LightningTensorMap,
-    #[doc = " [m, n] bf16 or f32, see c_f32, overwritten or added to, see accumulate"]
-    pub c: u64,
-    #[doc = " elements from one row of c to the next"]
-    pub c_stride: i64,
-    #[doc = " rows of c, at least 1"]
-    pub m: i32,
-    #[doc = " columns of c, at least 1"]
-    pub n: i32,
-    #[doc = " inner length, at least 1"]
-    pub k: i32,
-    #[doc = " 1: c is f32; 0: c is bf16"]
-    pub c_f32: i32,
-    #[doc = " 0: c = alpha a b; 1: c = c + alpha a b, rounded once"]
-    pub accumulate: i32,
-    #[doc = " factor of the product"]
-    pub alpha: f32,
     #[doc = " rows of tiles that are walked together, 1 to all of them; decides only which blocks share L2"]
     pub raster: i32,
     #[doc = " no meaning; 0"]
@@ -891,12 +786,3 @@ const _: () = {
     ["Offset of field: GemmTmaParams::raster"][::core::mem::offset_of!(GemmTmaParams, raster) - 296usize];
     ["Offset of field: GemmTmaParams::reserved"][::core::mem::offset_of!(GemmTmaParams, reserved) - 300usize];
 };
-impl Default for GemmTmaParams {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}

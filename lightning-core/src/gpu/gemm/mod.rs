@@ -93,7 +93,7 @@ impl Product {
     /// `Shape` when the operands do not fit together or have types that no kernel takes.
     pub fn lower(&self, gpu: &mut Lowering<'_>) -> Result<(), CoreError> {
         self.check()?;
-        if self.lower_fast(gpu)? { Ok(()) } else { self.lower_plain(gpu) }
+        if !gpu.naive() && self.lower_fast(gpu)? { Ok(()) } else { self.lower_plain(gpu) }
     }
 
     fn form_name(&self) -> &'static str {
@@ -164,6 +164,9 @@ impl Product {
             alpha: self.alpha as f32,
             accumulate: i32::from(self.accumulate),
         };
+        if gpu.naive() {
+            return gpu.launch_for("gemm_naive", self.c.dtype, m.div_ceil(8) * n.div_ceil(32), params);
+        }
         let tiles = m.div_ceil(PLAIN_TILE) * n.div_ceil(PLAIN_TILE);
         gpu.launch_for(&format!("gemm_plain_{}", self.form_name()), self.c.dtype, tiles, params)
     }
