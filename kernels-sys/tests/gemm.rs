@@ -109,3 +109,28 @@ fn widths_by_eights() {
         check(&gpu, product, &mut random);
     }
 }
+
+/// A product of whole tiles computes what it must and nothing more, meets no bank conflict, writes c in whole sectors, and
+/// brings each operand to shared memory once per tile that needs it.
+#[test]
+fn counts_of_whole_tiles() {
+    let mut random = Random::fresh();
+    let Some(gpu) = VirtualGpu::new(random.bits()) else { return };
+    for form in Form::ALL {
+        for (cols, cluster) in tiles() {
+            let (m, n, k) = (256, 2 * cols, 192);
+            let c_f32 = cluster == 1;
+            let path = Path::Tma { cols, cluster, clusters: 2 };
+            let product = Product { form, path, sizes: (m, n, k), pads: [0; 3], c_f32, accumulate: false, alpha: 1.0 };
+            let counts = check(&gpu, product, &mut random);
+            let what = format!("{product:?}");
+            assert_eq!(counts.matrix_flops, 2 * (m * n * k) as u64, "{what}: operations");
+            assert_eq!(counts.shared_conflicts, 0, "{what}: bank conflicts");
+            assert_eq!(counts.global_read_sectors, 0, "{what}: reads beside the copies");
+            let c_bytes = m * n * if c_f32 { 4 } else { 2 };
+            assert_eq!(32 * counts.global_write_sectors, c_bytes as u64, "{what}: bytes written");
+            let tiles = (m / 128) * (n / cols);
+            assert_eq!(counts.tensor_bytes, (tiles * k * (128 + cols) * 2) as u64, "{what}: bytes copied");
+        }
+    }
+}
