@@ -764,10 +764,10 @@ pub struct GemmTmaParams {
     pub accumulate: i32,
     #[doc = " factor of the product"]
     pub alpha: f32,
-    #[doc = " rows of tiles that are walked together, at least 1; decides only which blocks share L2"]
+    #[doc = " rows of tiles that are walked together, 1 to all of them; decides only which blocks share L2"]
     pub raster: i32,
     #[doc = " no meaning; 0"]
-    pub reserved: i32,
+    pub reserved: [i32; 5usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {

@@ -75,8 +75,8 @@ fn linear_at_ugly_sizes() {
 
 /// Weight gradients in bf16 (`grad_accum_dtype`), overwritten and added to.
 #[test]
-fn weight_gradient_in_bf16() {
-    let mut rng = fresh("weight_gradient_in_bf16");
+fn linear_weight_gradient_in_bf16() {
+    let mut rng = fresh("linear_weight_gradient_in_bf16");
     for accumulate in [false, true] {
         let (t, o, i) = (40, 24, 72);
         let [x, dy, w, start] = [t * i, t * o, o * i, o * i].map(|n| rng.normals(n, 1.0));

@@ -1,4 +1,4 @@
-// One thin wrapper for each PTX instruction that the kernels write by hand. Nothing else in csrc/ contains asm.
+// One thin wrapper for each PTX instruction that the kernels write by hand. Nothing else in csrc/ contains asm, but wgmma.cuh.
 //
 // Names follow the instruction; the comment gives its text and the condition that the hardware does not check.
 // "shared address" is a 32-bit address of the block's shared window (shared_address), which is also its address in the
@@ -55,6 +55,13 @@ __device__ __forceinline__ uint32_t cluster_rank() {
   uint32_t rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
+}
+
+// Number of blocks in this block's cluster; 1 where the launch asks for none.
+__device__ __forceinline__ uint32_t cluster_blocks() {
+  uint32_t blocks;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+  return blocks;
 }
 
 // barrier.cluster.arrive.release + wait.acquire: all threads of the cluster.

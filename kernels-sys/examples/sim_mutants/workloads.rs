@@ -8,6 +8,7 @@ use ptx_sim::exec::Module;
 use std::sync::Arc;
 
 use super::pipeline;
+use super::virtual_gpu::gemm::{Form, Path, Product};
 use super::virtual_gpu::rms_norm::{BackwardCase, EPS, ForwardCase, Inputs, Odd, XOut, backward, forward};
 use super::virtual_gpu::{Bf16, Element, Random, Trouble, VirtualGpu};
 
@@ -33,7 +34,19 @@ pub fn run(kernel: &str, ptx: &str, inputs_seed: u64, schedule_seed: u64, verify
         }
         return Ok(hasher.finish());
     }
-    gpu.replace_module("norm/rms_norm", ptx).map_err(|e| format!("refused at load: {e}"))?;
+    let module = kernels_sys::kernel(kernel, Arch::Sm90a).ok_or_else(|| format!("no kernel {kernel}"))?.module;
+    gpu.replace_module(module, ptx).map_err(|e| format!("refused at load: {e}"))?;
+    let products = products(kernel);
+    for product in &products {
+        let outcome = product.run(&gpu, &mut random).map_err(|trouble| trouble.to_string())?;
+        hash_elements(&outcome.got, &mut hasher);
+        if verify && outcome.got != outcome.want {
+            return Err(format!("{product:?} is wrong"));
+        }
+    }
+    if !products.is_empty() {
+        return Ok(hasher.finish());
+    }
     let outcome = match kernel {
         "rms_norm_fwd_bf16" => forward_shapes::<Bf16>(&gpu, &mut random, &mut hasher),
         "rms_norm_fwd_f32" => forward_shapes::<f32>(&gpu, &mut random, &mut hasher),
@@ -43,6 +56,49 @@ pub fn run(kernel: &str, ptx: &str, inputs_seed: u64, schedule_seed: u64, verify
         other => return Err(format!("no launches are known for {other}")),
     };
     outcome.map(|()| hasher.finish()).map_err(|trouble| trouble.to_string())
+}
+
+/// Products that reach every path of a matrix product's kernel; none for other kernels.
+fn products(kernel: &str) -> Vec<Product> {
+    let Some(name) = kernel.strip_prefix("gemm_") else { return Vec::new() };
+    let plain = name.strip_prefix("plain_");
+    let Some(form) = Form::ALL.into_iter().find(|f| plain.unwrap_or(name).starts_with(f.name())) else {
+        return Vec::new();
+    };
+    let mut products = Vec::new();
+    if plain.is_some() {
+        // Sizes at the edges of tiles, of packs of eight and of steps of k, aligned and not.
+        let shapes = [(64, 64, 64), (72, 136, 40), (65, 63, 33), (7, 9, 17), (130, 66, 100)];
+        for (i, sizes) in shapes.into_iter().enumerate() {
+            let pads = [[0, 8, 0], [0; 3], [7, 3, 1], [1, 0, 5], [8; 3]][i];
+            let c_f32 = kernel.ends_with("f32");
+            products.push(Product { form, path: Path::Plain, sizes, pads, c_f32, accumulate: i % 2 == 1, alpha: 0.5 });
+        }
+        return products;
+    }
+    let cols = name.rsplit('_').next().and_then(|cols| cols.parse().ok()).unwrap_or(128);
+    let eights = |length: usize| length.next_multiple_of(8) - length;
+    for cluster in [1, 2] {
+        // Depths of every number of stages up to twice around the ring; tiles at edges of c in both directions, aligned
+        // and not; more tiles than clusters, in two bands of rows.
+        let depths = [8, 64, 200, 320, 392, 13 * 64];
+        let edges = [(137, cols + 9, 72), (3 * 128 * cluster, 2 * cols - 31, 136)];
+        let shapes = depths.map(|k| (128 * cluster, 40, k)).into_iter().chain(edges);
+        for (i, (m, n, k)) in shapes.enumerate() {
+            let a = if form == Form::TN { eights(m) } else { eights(k) };
+            let b = if form == Form::NT { eights(k) } else { eights(n) };
+            products.push(Product {
+                form,
+                path: Path::Tma { cols, cluster, clusters: if i == 7 { 2 } else { 1 } },
+                sizes: (m, n, k),
+                pads: [a, b, [0, 1, 8, 4][(i + cluster) % 4]],
+                c_f32: i % 2 == 0,
+                accumulate: i % 3 == 0,
+                alpha: [1.0, 0.5][i % 2],
+            });
+        }
+    }
+    products
 }
 
 /// Widths that end inside each of the pieces that the threads take: unaligned rows in pieces of 384, then aligned rows

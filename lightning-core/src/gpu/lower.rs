@@ -47,6 +47,8 @@ impl From<(usize, usize, usize)> for Grid {
 pub(super) struct Launch {
     function: Function,
     grid: Grid,
+    /// Blocks of a cluster, along x.
+    cluster: u32,
     params: Vec<Chunk>,
     /// Index of the operation in its program.
     pub node: usize,
@@ -56,6 +58,14 @@ impl Launch {
     /// Enqueues the launch.
     pub fn enqueue(&self, stream: sys::CUstream, describe: impl FnOnce() -> String) -> Result<(), CoreError> {
         let kernel = self.function.kernel;
+        let clusters = sys::CUlaunchAttribute_st {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue {
+                clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: self.cluster, y: 1, z: 1 },
+            },
+        };
+        let mut attributes = [clusters];
         let config = sys::CUlaunchConfig {
             gridDimX: self.grid.0 as u32,
             gridDimY: self.grid.1 as u32,
@@ -65,8 +75,8 @@ impl Launch {
             blockDimZ: 1,
             sharedMemBytes: kernel.dynamic_shared_bytes,
             hStream: stream,
-            attrs: core::ptr::null_mut(),
-            numAttrs: 0,
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: u32::from(self.cluster > 1),
         };
         let mut arguments: [*mut c_void; 1] = [self.params.as_ptr().cast_mut().cast()];
         // SAFETY: the function was loaded for this context and takes one argument, a parameter block of the size that
@@ -148,7 +158,27 @@ impl Lowering<'_> {
     /// # Errors
     /// `Device` when there is no such kernel, `Shape` when the grid is larger than a launch can be.
     pub fn launch<P: KernelParams>(&mut self, kernel: &str, grid: impl Into<Grid>, params: P) -> Result<(), CoreError> {
+        self.launch_clusters(kernel, grid, 1, params)
+    }
+
+    /// Whether the device's architecture has a kernel of this name.
+    pub fn has(&self, kernel: &str) -> bool {
+        kernels_sys::kernel(kernel, self.driver.arch).is_some()
+    }
+
+    /// As [`Lowering::launch`], with clusters of `cluster` blocks along x, which must divide the grid.
+    ///
+    /// # Errors
+    /// As [`Lowering::launch`].
+    pub fn launch_clusters<P: KernelParams>(
+        &mut self,
+        kernel: &str,
+        grid: impl Into<Grid>,
+        cluster: u32,
+        params: P,
+    ) -> Result<(), CoreError> {
         let grid = grid.into();
+        debug_assert!(grid.0 % cluster as usize == 0, "a grid of {grid:?} in clusters of {cluster}");
         if grid.0 == 0 || grid.1 == 0 || grid.2 == 0 {
             return Ok(());
         }
@@ -171,7 +201,7 @@ impl Lowering<'_> {
         unsafe {
             core::ptr::copy_nonoverlapping((&raw const params).cast::<u8>(), bytes.as_mut_ptr().cast(), size_of::<P>());
         }
-        self.launches.push(Launch { function, grid, params: bytes, node: self.node });
+        self.launches.push(Launch { function, grid, cluster, params: bytes, node: self.node });
         Ok(())
     }
 

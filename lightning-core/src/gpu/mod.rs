@@ -13,6 +13,7 @@ mod kernels;
 mod lower;
 mod ops;
 mod staging;
+mod tensor_map;
 
 pub use driver::{DeviceInfo, devices, usable};
 pub use foreign::{GpuOps, Workspace};

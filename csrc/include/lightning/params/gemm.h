@@ -38,8 +38,8 @@ typedef struct GemmTmaParams {
   int32_t c_f32;          // 1: c is f32; 0: c is bf16
   int32_t accumulate;     // 0: c = alpha a b; 1: c = c + alpha a b, rounded once
   float alpha;            // factor of the product
-  int32_t raster;         // rows of tiles that are walked together, at least 1; decides only which blocks share L2
-  int32_t reserved;       // no meaning; 0
+  int32_t raster;         // rows of tiles that are walked together, 1 to all of them; decides only which blocks share L2
+  int32_t reserved[5];    // no meaning; 0
 } GemmTmaParams;
 
 LIGHTNING_ASSERT(sizeof(GemmTmaParams) == 320);
