@@ -365,6 +365,161 @@ const _: () = {
         [::core::mem::offset_of!(EmbeddingBwdParams, accumulate) - 64usize];
     ["Offset of field: EmbeddingBwdParams::reserved"][::core::mem::offset_of!(EmbeddingBwdParams, reserved) - 68usize];
 };
+#[doc = " o_i = sum_j P_ij v_j,  P_ij = e^(scale q_i . k_j - lse_i)  over  start_i <= j <= i"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct AttentionFwdParams {
+    #[doc = " [t, heads head_dim] act"]
+    pub q: u64,
+    #[doc = " [t, kv_heads head_dim] act"]
+    pub k: u64,
+    #[doc = " as k"]
+    pub v: u64,
+    #[doc = " [t]: first token of each token's document; does not decrease"]
+    pub start: u64,
+    #[doc = " as q, overwritten"]
+    pub o: u64,
+    #[doc = " [t, heads], overwritten: log of the sum of e^score"]
+    pub lse: u64,
+    #[doc = " elements from one row of q to the next"]
+    pub q_stride: i64,
+    #[doc = " of k"]
+    pub k_stride: i64,
+    #[doc = " of v"]
+    pub v_stride: i64,
+    #[doc = " of o"]
+    pub o_stride: i64,
+    #[doc = " of lse"]
+    pub lse_stride: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i32,
+    #[doc = " query heads; head i reads key/value head i / (heads / kv_heads)"]
+    pub heads: i32,
+    #[doc = " key and value heads"]
+    pub kv_heads: i32,
+    #[doc = " channels of a head"]
+    pub head_dim: i32,
+    #[doc = " factor of the scores"]
+    pub scale: f32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of AttentionFwdParams"][::core::mem::size_of::<AttentionFwdParams>() - 112usize];
+    ["Alignment of AttentionFwdParams"][::core::mem::align_of::<AttentionFwdParams>() - 8usize];
+    ["Offset of field: AttentionFwdParams::q"][::core::mem::offset_of!(AttentionFwdParams, q) - 0usize];
+    ["Offset of field: AttentionFwdParams::k"][::core::mem::offset_of!(AttentionFwdParams, k) - 8usize];
+    ["Offset of field: AttentionFwdParams::v"][::core::mem::offset_of!(AttentionFwdParams, v) - 16usize];
+    ["Offset of field: AttentionFwdParams::start"][::core::mem::offset_of!(AttentionFwdParams, start) - 24usize];
+    ["Offset of field: AttentionFwdParams::o"][::core::mem::offset_of!(AttentionFwdParams, o) - 32usize];
+    ["Offset of field: AttentionFwdParams::lse"][::core::mem::offset_of!(AttentionFwdParams, lse) - 40usize];
+    ["Offset of field: AttentionFwdParams::q_stride"][::core::mem::offset_of!(AttentionFwdParams, q_stride) - 48usize];
+    ["Offset of field: AttentionFwdParams::k_stride"][::core::mem::offset_of!(AttentionFwdParams, k_stride) - 56usize];
+    ["Offset of field: AttentionFwdParams::v_stride"][::core::mem::offset_of!(AttentionFwdParams, v_stride) - 64usize];
+    ["Offset of field: AttentionFwdParams::o_stride"][::core::mem::offset_of!(AttentionFwdParams, o_stride) - 72usize];
+    ["Offset of field: AttentionFwdParams::lse_stride"]
+        [::core::mem::offset_of!(AttentionFwdParams, lse_stride) - 80usize];
+    ["Offset of field: AttentionFwdParams::t"][::core::mem::offset_of!(AttentionFwdParams, t) - 88usize];
+    ["Offset of field: AttentionFwdParams::heads"][::core::mem::offset_of!(AttentionFwdParams, heads) - 92usize];
+    ["Offset of field: AttentionFwdParams::kv_heads"][::core::mem::offset_of!(AttentionFwdParams, kv_heads) - 96usize];
+    ["Offset of field: AttentionFwdParams::head_dim"][::core::mem::offset_of!(AttentionFwdParams, head_dim) - 100usize];
+    ["Offset of field: AttentionFwdParams::scale"][::core::mem::offset_of!(AttentionFwdParams, scale) - 104usize];
+    ["Offset of field: AttentionFwdParams::reserved"][::core::mem::offset_of!(AttentionFwdParams, reserved) - 108usize];
+};
+#[doc = " D_i = do_i . o_i,  dS_ij = P_ij (do_i . v_j - D_i),  dq_i = scale sum_j dS_ij k_j,  dk_j = scale sum_i dS_ij q_i,\n dv_j = sum_i P_ij do_i"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct AttentionBwdParams {
+    #[doc = " [t, heads head_dim] act"]
+    pub q: u64,
+    #[doc = " [t, kv_heads head_dim] act"]
+    pub k: u64,
+    #[doc = " as k"]
+    pub v: u64,
+    #[doc = " as q: output of the forward pass"]
+    pub o: u64,
+    #[doc = " as q"]
+    pub dout: u64,
+    #[doc = " [t]"]
+    pub start: u64,
+    #[doc = " [t, heads] of the forward pass"]
+    pub lse: u64,
+    #[doc = " [t, heads] without gaps: D; written by attention_bwd_delta, read by the others"]
+    pub delta: u64,
+    #[doc = " as q, overwritten"]
+    pub dq: u64,
+    #[doc = " as k, overwritten"]
+    pub dk: u64,
+    #[doc = " as k, overwritten"]
+    pub dv: u64,
+    #[doc = " elements from one row of q to the next"]
+    pub q_stride: i64,
+    #[doc = " of k"]
+    pub k_stride: i64,
+    #[doc = " of v"]
+    pub v_stride: i64,
+    #[doc = " of o"]
+    pub o_stride: i64,
+    #[doc = " of dout"]
+    pub dout_stride: i64,
+    #[doc = " of lse"]
+    pub lse_stride: i64,
+    #[doc = " of dq"]
+    pub dq_stride: i64,
+    #[doc = " of dk"]
+    pub dk_stride: i64,
+    #[doc = " of dv"]
+    pub dv_stride: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i32,
+    #[doc = " query heads"]
+    pub heads: i32,
+    #[doc = " key and value heads"]
+    pub kv_heads: i32,
+    #[doc = " channels of a head"]
+    pub head_dim: i32,
+    #[doc = " factor of the scores"]
+    pub scale: f32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of AttentionBwdParams"][::core::mem::size_of::<AttentionBwdParams>() - 184usize];
+    ["Alignment of AttentionBwdParams"][::core::mem::align_of::<AttentionBwdParams>() - 8usize];
+    ["Offset of field: AttentionBwdParams::q"][::core::mem::offset_of!(AttentionBwdParams, q) - 0usize];
+    ["Offset of field: AttentionBwdParams::k"][::core::mem::offset_of!(AttentionBwdParams, k) - 8usize];
+    ["Offset of field: AttentionBwdParams::v"][::core::mem::offset_of!(AttentionBwdParams, v) - 16usize];
+    ["Offset of field: AttentionBwdParams::o"][::core::mem::offset_of!(AttentionBwdParams, o) - 24usize];
+    ["Offset of field: AttentionBwdParams::dout"][::core::mem::offset_of!(AttentionBwdParams, dout) - 32usize];
+    ["Offset of field: AttentionBwdParams::start"][::core::mem::offset_of!(AttentionBwdParams, start) - 40usize];
+    ["Offset of field: AttentionBwdParams::lse"][::core::mem::offset_of!(AttentionBwdParams, lse) - 48usize];
+    ["Offset of field: AttentionBwdParams::delta"][::core::mem::offset_of!(AttentionBwdParams, delta) - 56usize];
+    ["Offset of field: AttentionBwdParams::dq"][::core::mem::offset_of!(AttentionBwdParams, dq) - 64usize];
+    ["Offset of field: AttentionBwdParams::dk"][::core::mem::offset_of!(AttentionBwdParams, dk) - 72usize];
+    ["Offset of field: AttentionBwdParams::dv"][::core::mem::offset_of!(AttentionBwdParams, dv) - 80usize];
+    ["Offset of field: AttentionBwdParams::q_stride"][::core::mem::offset_of!(AttentionBwdParams, q_stride) - 88usize];
+    ["Offset of field: AttentionBwdParams::k_stride"][::core::mem::offset_of!(AttentionBwdParams, k_stride) - 96usize];
+    ["Offset of field: AttentionBwdParams::v_stride"][::core::mem::offset_of!(AttentionBwdParams, v_stride) - 104usize];
+    ["Offset of field: AttentionBwdParams::o_stride"][::core::mem::offset_of!(AttentionBwdParams, o_stride) - 112usize];
+    ["Offset of field: AttentionBwdParams::dout_stride"]
+        [::core::mem::offset_of!(AttentionBwdParams, dout_stride) - 120usize];
+    ["Offset of field: AttentionBwdParams::lse_stride"]
+        [::core::mem::offset_of!(AttentionBwdParams, lse_stride) - 128usize];
+    ["Offset of field: AttentionBwdParams::dq_stride"]
+        [::core::mem::offset_of!(AttentionBwdParams, dq_stride) - 136usize];
+    ["Offset of field: AttentionBwdParams::dk_stride"]
+        [::core::mem::offset_of!(AttentionBwdParams, dk_stride) - 144usize];
+    ["Offset of field: AttentionBwdParams::dv_stride"]
+        [::core::mem::offset_of!(AttentionBwdParams, dv_stride) - 152usize];
+    ["Offset of field: AttentionBwdParams::t"][::core::mem::offset_of!(AttentionBwdParams, t) - 160usize];
+    ["Offset of field: AttentionBwdParams::heads"][::core::mem::offset_of!(AttentionBwdParams, heads) - 164usize];
+    ["Offset of field: AttentionBwdParams::kv_heads"][::core::mem::offset_of!(AttentionBwdParams, kv_heads) - 168usize];
+    ["Offset of field: AttentionBwdParams::head_dim"][::core::mem::offset_of!(AttentionBwdParams, head_dim) - 172usize];
+    ["Offset of field: AttentionBwdParams::scale"][::core::mem::offset_of!(AttentionBwdParams, scale) - 176usize];
+    ["Offset of field: AttentionBwdParams::reserved"][::core::mem::offset_of!(AttentionBwdParams, reserved) - 180usize];
+};
 #[doc = " y = max(x, 0)^2"]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq)]
@@ -785,4 +940,107 @@ const _: () = {
     ["Offset of field: GemmTmaParams::alpha"][::core::mem::offset_of!(GemmTmaParams, alpha) - 292usize];
     ["Offset of field: GemmTmaParams::raster"][::core::mem::offset_of!(GemmTmaParams, raster) - 296usize];
     ["Offset of field: GemmTmaParams::reserved"][::core::mem::offset_of!(GemmTmaParams, reserved) - 300usize];
+};
+#[doc = " N = sum_t mask_t and the factor of the gradients of a head: factor / max(N, 1), times share or, where that is 0, N of\n the LM head"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct LossScaleParams {
+    #[doc = " [t]: 0 or 1, of the head"]
+    pub mask: u64,
+    #[doc = " [lm_t]: of the LM head"]
+    pub lm_mask: u64,
+    #[doc = " [1], overwritten: N of the head"]
+    pub tokens: u64,
+    #[doc = " [1], overwritten"]
+    pub scale: u64,
+    #[doc = " tokens of the head, may be 0"]
+    pub t: i64,
+    #[doc = " tokens of the LM head, may be 0"]
+    pub lm_t: i64,
+    #[doc = " factor of the head's loss"]
+    pub factor: f64,
+    #[doc = " 1 / micro-batches; 0: every token counts the same"]
+    pub share: f64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of LossScaleParams"][::core::mem::size_of::<LossScaleParams>() - 64usize];
+    ["Alignment of LossScaleParams"][::core::mem::align_of::<LossScaleParams>() - 8usize];
+    ["Offset of field: LossScaleParams::mask"][::core::mem::offset_of!(LossScaleParams, mask) - 0usize];
+    ["Offset of field: LossScaleParams::lm_mask"][::core::mem::offset_of!(LossScaleParams, lm_mask) - 8usize];
+    ["Offset of field: LossScaleParams::tokens"][::core::mem::offset_of!(LossScaleParams, tokens) - 16usize];
+    ["Offset of field: LossScaleParams::scale"][::core::mem::offset_of!(LossScaleParams, scale) - 24usize];
+    ["Offset of field: LossScaleParams::t"][::core::mem::offset_of!(LossScaleParams, t) - 32usize];
+    ["Offset of field: LossScaleParams::lm_t"][::core::mem::offset_of!(LossScaleParams, lm_t) - 40usize];
+    ["Offset of field: LossScaleParams::factor"][::core::mem::offset_of!(LossScaleParams, factor) - 48usize];
+    ["Offset of field: LossScaleParams::share"][::core::mem::offset_of!(LossScaleParams, share) - 56usize];
+};
+#[doc = " ce_t = max_v z + ln sum_v e^(z - max) - z_label and, in place of z, act(c_t (softmax_v(z) - [v = label])) with\n c_t = scale where the mask is not 0, else 0"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct LossRowsParams {
+    #[doc = " [rows, v] act, overwritten with the gradients if with_gradient"]
+    pub logits: u64,
+    #[doc = " [rows]; outside of 0..v: ce is 0 and no logit is the label"]
+    pub label: u64,
+    #[doc = " [rows]: 0 or 1"]
+    pub mask: u64,
+    #[doc = " [1]"]
+    pub scale: u64,
+    #[doc = " [rows], overwritten"]
+    pub ce: u64,
+    #[doc = " [rows], overwritten: 1 where mask is not 0 and the first largest logit is the label"]
+    pub hit: u64,
+    #[doc = " elements from one row of logits to the next"]
+    pub stride: i64,
+    #[doc = " may be 0"]
+    pub rows: i64,
+    #[doc = " vocabulary, at least 1"]
+    pub v: i32,
+    #[doc = " 0: logits stay"]
+    pub with_gradient: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of LossRowsParams"][::core::mem::size_of::<LossRowsParams>() - 72usize];
+    ["Alignment of LossRowsParams"][::core::mem::align_of::<LossRowsParams>() - 8usize];
+    ["Offset of field: LossRowsParams::logits"][::core::mem::offset_of!(LossRowsParams, logits) - 0usize];
+    ["Offset of field: LossRowsParams::label"][::core::mem::offset_of!(LossRowsParams, label) - 8usize];
+    ["Offset of field: LossRowsParams::mask"][::core::mem::offset_of!(LossRowsParams, mask) - 16usize];
+    ["Offset of field: LossRowsParams::scale"][::core::mem::offset_of!(LossRowsParams, scale) - 24usize];
+    ["Offset of field: LossRowsParams::ce"][::core::mem::offset_of!(LossRowsParams, ce) - 32usize];
+    ["Offset of field: LossRowsParams::hit"][::core::mem::offset_of!(LossRowsParams, hit) - 40usize];
+    ["Offset of field: LossRowsParams::stride"][::core::mem::offset_of!(LossRowsParams, stride) - 48usize];
+    ["Offset of field: LossRowsParams::rows"][::core::mem::offset_of!(LossRowsParams, rows) - 56usize];
+    ["Offset of field: LossRowsParams::v"][::core::mem::offset_of!(LossRowsParams, v) - 64usize];
+    ["Offset of field: LossRowsParams::with_gradient"]
+        [::core::mem::offset_of!(LossRowsParams, with_gradient) - 68usize];
+};
+#[doc = " metric += (sum of masked ce, N, sum / max(N, 1), sum of hits)"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct LossMetricParams {
+    #[doc = " [t]"]
+    pub ce: u64,
+    #[doc = " [t]"]
+    pub mask: u64,
+    #[doc = " [t]"]
+    pub hit: u64,
+    #[doc = " [1]: N"]
+    pub tokens: u64,
+    #[doc = " [4], added to"]
+    pub metric: u64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of LossMetricParams"][::core::mem::size_of::<LossMetricParams>() - 48usize];
+    ["Alignment of LossMetricParams"][::core::mem::align_of::<LossMetricParams>() - 8usize];
+    ["Offset of field: LossMetricParams::ce"][::core::mem::offset_of!(LossMetricParams, ce) - 0usize];
+    ["Offset of field: LossMetricParams::mask"][::core::mem::offset_of!(LossMetricParams, mask) - 8usize];
+    ["Offset of field: LossMetricParams::hit"][::core::mem::offset_of!(LossMetricParams, hit) - 16usize];
+    ["Offset of field: LossMetricParams::tokens"][::core::mem::offset_of!(LossMetricParams, tokens) - 24usize];
+    ["Offset of field: LossMetricParams::metric"][::core::mem::offset_of!(LossMetricParams, metric) - 32usize];
+    ["Offset of field: LossMetricParams::t"][::core::mem::offset_of!(LossMetricParams, t) - 40usize];
 };
