@@ -54,7 +54,7 @@ impl DeviceChoice {
         #[cfg(feature = "gpu")]
         {
             let execution = if graph { Execution::Graph } else { Execution::Launches };
-            let gpu = Self::Gpu(GpuOptions { ordinal: 0, execution });
+            let gpu = Self::Gpu(GpuOptions { execution, ..GpuOptions::default() });
             match kind {
                 DeviceKind::Cpu => Ok(cpu),
                 DeviceKind::Cuda => gpu::usable(0).map(|()| gpu).map_err(Failure::from),
