@@ -7,5 +7,8 @@
 mod support;
 
 mod compare;
+mod conv;
 mod driver;
+mod mamba;
 mod norm;
+mod ssd;

@@ -1,7 +1,10 @@
 //! What each operation launches, one family per file. The formulas and contracts are at the head of the files in
 //! [`crate::ops`] and of the kernels in `csrc/`.
 
+mod conv;
+mod mamba;
 mod norm;
+mod ssd;
 
 use super::Lowering;
 use crate::error::CoreError;
@@ -22,6 +25,14 @@ impl Op {
         match self {
             Self::RmsNormFwd(op) => op.lower(gpu),
             Self::RmsNormBwd(op) => op.lower(gpu),
+            Self::SoftplusDtFwd(op) => op.lower(gpu),
+            Self::SoftplusDtBwd(op) => op.lower(gpu),
+            Self::GatedRmsNormFwd(op) => op.lower(gpu),
+            Self::GatedRmsNormBwd(op) => op.lower(gpu),
+            Self::ConvSiluFwd(op) => op.lower(gpu),
+            Self::ConvSiluBwd(op) => op.lower(gpu),
+            Self::SsdScanFwd(op) => op.lower(gpu),
+            Self::SsdScanBwd(op) => op.lower(gpu),
             other => Err(CoreError::Device {
                 doing: alloc::format!("lowering `{}`", other.name()),
                 reason: "the GPU device has no kernel for it; use --device cpu".into(),
