@@ -114,6 +114,10 @@ impl Operation for LinearCrossEntropy {
         let act = self.w.dtype;
         product_scratch(act, act).max(self.dw.map_or(0, |d| product_scratch(act, d.dtype)))
     }
+    #[cfg(feature = "gpu")]
+    fn gpu_scratch(&self) -> usize {
+        crate::gpu::linear_cross_entropy_scratch(self)
+    }
 }
 
 simd_fn! {

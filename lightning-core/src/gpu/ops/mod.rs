@@ -1,15 +1,18 @@
 //! What each operation launches, one family per file. The formulas and contracts are at the head of the files in
 //! [`crate::ops`] and of the kernels in `csrc/`.
 
+mod attention;
 mod embed;
 mod experts;
 mod linear;
+mod loss;
 mod moe;
 mod norm;
 mod reduce;
 mod sort;
 
 pub(crate) use embed::embedding_bwd_scratch;
+pub(crate) use loss::linear_cross_entropy_scratch;
 pub(crate) use moe::dispatch_plan_scratch;
 
 use super::Lowering;
@@ -48,6 +51,9 @@ impl Op {
             Self::CombineFwd(op) => op.lower(gpu),
             Self::CombineBwd(op) => op.lower(gpu),
             Self::DispatchPlan(op) => op.lower(gpu),
+            Self::AttentionFwd(op) => op.lower(gpu),
+            Self::AttentionBwd(op) => op.lower(gpu),
+            Self::LinearCrossEntropy(op) => op.lower(gpu),
             Self::ExpertsFwd(op) => op.lower(gpu),
             Self::ExpertsBwd(op) => op.lower(gpu),
             other => Err(CoreError::Device {
