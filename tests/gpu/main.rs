@@ -6,11 +6,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod attention;
 mod compare;
 mod driver;
 mod embed;
 mod experts;
 mod linear;
+mod loss;
 mod model;
 mod moe;
 mod norm;

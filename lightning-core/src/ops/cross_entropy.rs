@@ -218,5 +218,10 @@ impl CpuKernel for LinearCrossEntropy {
             metric[2] += sum / tokens.max(1) as f64;
             metric[3] += hits as f64;
         }
+        // Without a token there was no product to overwrite what is there.
+        if let (Some(dw), Some(head), false) = (dw, self.heads.first(), accumulate) {
+            let h = cpu.read::<A>(head.h);
+            weight_gradient(&cpu.workers, logits.row_range(0..0).as_mat(), h.row_range(0..0), false, dw);
+        }
     }
 }

@@ -114,6 +114,12 @@ impl GpuKernel for LinearCrossEntropy {
             }
             self.metric(gpu, head, &state)?;
         }
-        Ok(())
+        // Without a token there was no product to overwrite what is there.
+        match (self.dw, self.heads.first()) {
+            (Some(dw), Some(head)) if !accumulate => {
+                Product::tn(self.logits.row_range(0, 0), head.h.row_range(0, 0), dw).lower(gpu)
+            }
+            _ => Ok(()),
+        }
     }
 }
