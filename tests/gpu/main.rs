@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod attention;
 mod compare;
 mod conv;
 mod driver;
@@ -13,6 +14,7 @@ mod embed;
 mod experts;
 mod linear;
 mod mamba;
+mod loss;
 mod model;
 mod moe;
 mod norm;

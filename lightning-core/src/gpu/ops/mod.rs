@@ -6,6 +6,11 @@ mod embed;
 mod experts;
 mod linear;
 mod mamba;
+mod attention;
+mod embed;
+mod experts;
+mod linear;
+mod loss;
 mod moe;
 mod norm;
 mod reduce;
@@ -13,6 +18,7 @@ mod sort;
 mod ssd;
 
 pub(crate) use embed::embedding_bwd_scratch;
+pub(crate) use loss::linear_cross_entropy_scratch;
 pub(crate) use moe::dispatch_plan_scratch;
 
 use super::Lowering;
@@ -51,6 +57,9 @@ impl Op {
             Self::CombineFwd(op) => op.lower(gpu),
             Self::CombineBwd(op) => op.lower(gpu),
             Self::DispatchPlan(op) => op.lower(gpu),
+            Self::AttentionFwd(op) => op.lower(gpu),
+            Self::AttentionBwd(op) => op.lower(gpu),
+            Self::LinearCrossEntropy(op) => op.lower(gpu),
             Self::ExpertsFwd(op) => op.lower(gpu),
             Self::ExpertsBwd(op) => op.lower(gpu),
             Self::SoftplusDtFwd(op) => op.lower(gpu),
