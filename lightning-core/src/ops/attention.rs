@@ -234,6 +234,7 @@ impl Operation for AttentionBwd {
         let s = &self.fwd.shape;
         s.head_dim * (2 * s.row_len + 3 * QUERIES + 2 * KEYS) + 2 * QUERIES * KEYS + QUERIES
     }
+    #[cfg(feature = "gpu")]
     fn gpu_scratch(&self) -> usize {
         self.dout.rows * self.fwd.shape.heads * size_of::<f32>()
     }

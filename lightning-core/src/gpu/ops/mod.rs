@@ -1,16 +1,13 @@
 //! What each operation launches, one family per file. The formulas and contracts are at the head of the files in
 //! [`crate::ops`] and of the kernels in `csrc/`.
 
+mod attention;
 mod conv;
 mod embed;
 mod experts;
 mod linear;
-mod mamba;
-mod attention;
-mod embed;
-mod experts;
-mod linear;
 mod loss;
+mod mamba;
 mod moe;
 mod norm;
 mod reduce;
