@@ -85,6 +85,11 @@ impl DeviceChoice {
         }
     }
 
+    /// Whether the device works beside the host, so that results of a step can be looked at while the next one runs.
+    pub fn overlaps(&self) -> bool {
+        !matches!(self, Self::Cpu { .. })
+    }
+
     /// Refuses a type of activations that the device does not compute in.
     ///
     /// # Errors
