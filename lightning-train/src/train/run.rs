@@ -273,7 +273,7 @@ impl Run<'_> {
         }
         if let Some(seconds) = self.events.take_step_back() {
             self.console.say(&format!(
-                "the clock of this machine went back by {seconds:.0} s; time stamps stand still until then"
+                "the clock of this machine went back by {seconds:.0} s; time stamps stand still until it has caught up"
             ));
             self.metrics.write(&json!({ "event": "clock", "iteration": m.iteration, "went_back_s": seconds }))?;
         }
