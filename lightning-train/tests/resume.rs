@@ -115,7 +115,7 @@ fn a_time_limit_saves_and_asks_to_be_requeued() {
         let limit = format!("{seconds}s");
         let args = small(
             &s,
-            &["logger.dir=run", "train.train_iters=100000000", "--exit-after", &limit, "checkpoint.save_interval=null"],
+            &["logger.dir=run", "train.train_iters=1000000", "--exit-after", &limit, "checkpoint.save_interval=null"],
         );
         let begin = Instant::now();
         let out = run(&s, &args);

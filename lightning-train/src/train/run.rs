@@ -187,7 +187,7 @@ pub(super) struct Run<'c> {
     /// Step of the newest one that was begun.
     pub(super) snapshot_at: Option<u64>,
     pub(super) saver: BackgroundSaver,
-    pub(super) first_validation: Option<f64>,
+    pub(super) first_validation: Option<(u64, f64)>,
     pub(super) last_validation: Option<(u64, f64)>,
 }
 
