@@ -92,7 +92,7 @@ impl Run<'_> {
         if let Some(step) = self.saved_at {
             results["checkpoint"] = json!(checkpoint::iteration_folder(&self.folders.checkpoints, step));
         }
-        if let Some(loss) = self.first_validation {
+        if let Some((_, loss)) = self.first_validation {
             results["first_validation_loss"] = json!(loss);
         }
         if let Some((_, loss)) = self.last_validation {
@@ -114,7 +114,7 @@ impl Run<'_> {
             if let Some(last) = &last {
                 result["checkpoint"] = json!(last);
             }
-            if let Some(loss) = self.first_validation {
+            if let Some((_, loss)) = self.first_validation {
                 result["first_validation_loss"] = json!(loss);
             }
             if let Some((_, loss)) = self.last_validation {
@@ -123,8 +123,9 @@ impl Run<'_> {
             println!("{result}");
         }
         eprintln!("\ndone after step {}", self.state.iteration);
-        if let (Some(first), Some((step, loss))) = (self.first_validation, self.last_validation) {
-            eprintln!("validation loss: {first:.4} at first, {loss:.4} after step {step}");
+        if let (Some((before, first)), Some((step, loss))) = (self.first_validation, self.last_validation) {
+            let first = if before < step { format!("{first:.4} after step {before}, ") } else { String::new() };
+            eprintln!("validation loss: {first}{loss:.4} after step {step}");
         }
         eprintln!("wrote  {}  one line per step", self.metrics.path().display());
         eprintln!("       {}  the same for TensorBoard", self.events.path().display());

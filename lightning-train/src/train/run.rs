@@ -199,7 +199,7 @@ pub(super) struct Run<'c> {
     /// Step of the newest one that was begun.
     pub(super) snapshot_at: Option<u64>,
     pub(super) saver: BackgroundSaver,
-    pub(super) first_validation: Option<f64>,
+    pub(super) first_validation: Option<(u64, f64)>,
     pub(super) last_validation: Option<(u64, f64)>,
 }
 
@@ -301,7 +301,7 @@ impl Run<'_> {
         }
         if let Some(seconds) = self.events.take_step_back() {
             self.console.say(&format!(
-                "the clock of this machine went back by {seconds:.0} s; time stamps stand still until then"
+                "the clock of this machine went back by {seconds:.0} s; time stamps stand still until it has caught up"
             ));
             self.metrics.write(&json!({ "event": "clock", "iteration": m.iteration, "went_back_s": seconds }))?;
         }
