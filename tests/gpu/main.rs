@@ -11,4 +11,6 @@ mod driver;
 mod embed;
 mod moe;
 mod norm;
+mod optim;
 mod reduce;
+mod router;

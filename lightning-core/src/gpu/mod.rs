@@ -15,7 +15,7 @@ mod staging;
 pub use driver::{DeviceInfo, devices};
 pub use lower::{Grid, Lowering};
 pub use ops::GpuKernel;
-pub(crate) use ops::{dispatch_plan_scratch, embedding_bwd_scratch};
+pub(crate) use ops::{dispatch_plan_scratch, embedding_bwd_scratch, router_fwd_scratch};
 
 use crate::device::Device;
 use crate::error::CoreError;

@@ -4,11 +4,14 @@
 mod embed;
 mod moe;
 mod norm;
+mod optim;
 mod reduce;
+mod router;
 mod sort;
 
 pub(crate) use embed::embedding_bwd_scratch;
 pub(crate) use moe::dispatch_plan_scratch;
+pub(crate) use router::router_fwd_scratch;
 
 use super::Lowering;
 use crate::error::CoreError;
@@ -44,6 +47,11 @@ impl Op {
             Self::CombineFwd(op) => op.lower(gpu),
             Self::CombineBwd(op) => op.lower(gpu),
             Self::DispatchPlan(op) => op.lower(gpu),
+            Self::RouterFwd(op) => op.lower(gpu),
+            Self::RouterBwd(op) => op.lower(gpu),
+            Self::StepControl(op) => op.lower(gpu),
+            Self::AdamW(op) => op.lower(gpu),
+            Self::ExpertBiasUpdate(op) => op.lower(gpu),
             other => Err(CoreError::Device {
                 doing: alloc::format!("lowering `{}`", other.name()),
                 reason: "the GPU device has no kernel for it; use --device cpu".into(),
