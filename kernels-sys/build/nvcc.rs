@@ -35,6 +35,11 @@ pub fn find_nvcc(root: &Path, out: &Path) -> Outcome<Nvcc> {
     if let Some(path) = std::env::var_os("PATH") {
         candidates.extend(std::env::split_paths(&path).map(|folder| folder.join("nvcc")));
     }
+    first_usable(candidates)
+}
+
+/// The first of these programs that is an nvcc new enough.
+pub fn first_usable(candidates: impl IntoIterator<Item = PathBuf>) -> Outcome<Nvcc> {
     let mut refused = String::new();
     for path in candidates {
         if !path.is_file() {

@@ -76,6 +76,57 @@ fn makefile_rules_and_releases_are_read() {
     assert_eq!(nvcc::parse_release("no such line"), None);
 }
 
+/// A program that prints this.
+#[cfg(unix)]
+fn script(path: &Path, text: &str) {
+    std::fs::write(path, format!("#!/bin/sh\necho '{text}'\n")).expect("a script");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(path, mode).expect("an executable script");
+}
+
+#[cfg(unix)]
+#[test]
+fn the_first_compiler_that_is_new_enough_is_taken() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compilers");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (old, broken, new) = (folder.join("nvcc-12"), folder.join("nvcc-broken"), folder.join("nvcc-13"));
+    script(&old, "Cuda compilation tools, release 12.9, V12.9.86");
+    script(&broken, "no release");
+    script(&new, "Cuda compilation tools, release 13.1, V13.1.2");
+    let absent = folder.join("nowhere");
+    let found = nvcc::first_usable([absent.clone(), old.clone(), broken.clone(), new.clone()]).expect("the last");
+    assert_eq!(found.path, new);
+    let error = |list: &[&std::path::PathBuf]| {
+        nvcc::first_usable(list.iter().map(|p| p.to_path_buf())).err().expect("none is usable")
+    };
+    let text = error(&[&absent]);
+    for part in ["no nvcc of CUDA 13.0 or newer", "cargo xtask setup-cuda", "set CUDA_HOME"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let text = error(&[&old, &broken]);
+    for part in ["nvcc-12 is CUDA 12.9", "nvcc-broken does not run"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn declarations_that_the_ptx_contradicts_are_refused() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("csrc-entries");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(folder.join("a")).expect("a folder");
+    std::fs::write(folder.join("a/one.cu"), KERNEL).expect("a source");
+    let source = &sources::find_sources(&folder).expect("a source")[0];
+    let check = |name: &str, threads: u32| {
+        nvcc::check_entries(source, "sm_90a", &format!(".visible .entry {name}(\n)\n.maxntid {threads}\n{{\n}}\n"))
+    };
+    assert_eq!(check("scale_bf16", 256), Ok(()));
+    assert!(check("scale_bf16", 128).unwrap_err().contains("scale_bf16 has 256 threads, the PTX says Some(128)"));
+    assert!(check("other", 256).unwrap_err().contains("declares scale_bf16, the PTX has no such entry"));
+    let both = ".visible .entry scale_bf16(\n)\n.maxntid 256\n{\n}\n.visible .entry other()\n{\n}\n";
+    assert!(nvcc::check_entries(source, "sm_90a", both).unwrap_err().contains("other is not declared"));
+}
+
 #[test]
 fn line_information_names_no_machine() {
     let ptx = "\t.file\t1 \"/home/a/csrc/norm/k.cu\"\n\t.file\t2 \"/opt/cuda/bin/..//include/crt/math.hpp\"\n\tret;\n";

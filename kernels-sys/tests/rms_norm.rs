@@ -5,7 +5,7 @@ mod virtual_gpu;
 use kernels_sys::{RmsNormFwdParams, SumBlocksParams};
 use ptx_sim::exec::Counts;
 use virtual_gpu::rms_norm::{
-    Backward, BackwardCase, EPS, Forward, ForwardCase, Inputs, XOut, backward, forward, read_rows, rstd_f64,
+    Backward, BackwardCase, EPS, Forward, ForwardCase, Inputs, Odd, XOut, backward, forward, read_rows, rstd_f64,
 };
 use virtual_gpu::{Bf16, Element, Random, Trouble, VirtualGpu};
 
@@ -73,7 +73,7 @@ fn forward_at_all_shapes<T: Element>() {
     for (n, &shape) in SHAPES.iter().enumerate() {
         let inputs = Inputs::<T>::new(&mut random, shape);
         let (with_b, x_out) = (n % 4 != 1, XOut::ALL[n % 3]);
-        let fast = ForwardCase { kernel: "rms_norm_fwd", grid: 2, with_b, x_out, shift: 0 };
+        let fast = ForwardCase { kernel: "rms_norm_fwd", grid: 2, with_b, x_out, shift: 0, eps: EPS };
         let what = format!("{shape:?} b {with_b} x_out {x_out:?}");
         let got = ok(&what, forward(&gpu, &inputs, fast));
         check_forward(&what, &inputs, with_b, &got, 5e-7);
@@ -133,7 +133,7 @@ fn backward_at_all_shapes<T: Element>() {
         let inputs = Inputs::<T>::new(&mut random, shape);
         let x_out = inputs.x_out(true);
         let accumulate = n % 2 == 0;
-        let fast = BackwardCase { naive: false, grid: 2, block_tokens: 2, accumulate, shift: 0 };
+        let fast = BackwardCase { naive: false, grid: 2, block_tokens: 2, accumulate, shift: 0, odd: None };
         let what = format!("{shape:?} accumulate {accumulate}");
         let got = ok(&what, backward(&gpu, &inputs, &x_out, fast));
         check_backward(&what, &inputs, &x_out, accumulate, &got);
@@ -146,6 +146,9 @@ fn backward_at_all_shapes<T: Element>() {
         assert_eq!(got.dw, other.dw, "{what}: dw depends on the grid");
         let shifted = ok(&what, backward(&gpu, &inputs, &x_out, BackwardCase { shift: 1, block_tokens: 3, ..fast }));
         check_backward(&format!("{what}, shifted"), &inputs, &x_out, accumulate, &shifted);
+        let odd = Odd::ALL[n % Odd::ALL.len()];
+        let one_off = ok(&what, backward(&gpu, &inputs, &x_out, BackwardCase { odd: Some(odd), ..fast }));
+        check_backward(&format!("{what}, {odd:?} off"), &inputs, &x_out, accumulate, &one_off);
     }
 }
 
@@ -250,7 +253,7 @@ fn moves_little<T: Element>() {
     let rows = (t * h * size_of::<T>()) as u64;
     let (w, rstd, dw) = ((h * size_of::<T>()) as u64, t as u64 * 4, h as u64 * 4);
 
-    let case = ForwardCase { kernel: "rms_norm_fwd", grid: 6, with_b: true, x_out: XOut::Apart, shift: 0 };
+    let case = ForwardCase { kernel: "rms_norm_fwd", grid: 6, with_b: true, x_out: XOut::Apart, shift: 0, eps: EPS };
     let left = ok("forward", forward(&gpu, &inputs, case));
     let (moved, least) = (sector_bytes(&left.counts), 4 * rows + w + rstd);
     assert!(moved * 10 <= least * 11, "forward moves {moved} bytes, {least} would do");
@@ -258,7 +261,7 @@ fn moves_little<T: Element>() {
     assert_eq!(left.counts.shared_conflicts, 0);
 
     let x_out = inputs.x_out(true);
-    let case = BackwardCase { naive: false, grid: 6, block_tokens: 32, accumulate: true, shift: 0 };
+    let case = BackwardCase { naive: false, grid: 6, block_tokens: 32, accumulate: true, shift: 0, odd: None };
     let left = ok("backward", backward(&gpu, &inputs, &x_out, case));
     let moved: u64 = left.counts.iter().map(sector_bytes).sum();
     let least = 4 * rows + w + rstd + 2 * dw;

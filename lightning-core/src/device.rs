@@ -34,6 +34,19 @@ pub trait Device {
     /// `HostBuffer` when the sizes differ.
     fn read(&self, buffers: &[Buffer], tensor: Tensor, bytes: &mut [u8]) -> Result<(), CoreError>;
 
+    /// Starts copying contiguous tensors of the persistent table to the host, in order with the programs, and returns.
+    /// [`Device::fetched`] gives the bytes; until then `slot` (0 or 1) is taken.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn fetch(&mut self, buffers: &[Buffer], tensors: &[Tensor], slot: usize) -> Result<(), CoreError>;
+
+    /// Waits for the copies of [`Device::fetch`], and for nothing behind them, and gives their bytes, tensor after tensor.
+    ///
+    /// # Errors
+    /// What the device reports, also of the programs before the copies.
+    fn fetched(&mut self, slot: usize) -> Result<&[u8], CoreError>;
+
     /// As [`Device::write`], from typed elements.
     ///
     /// # Errors

@@ -67,7 +67,9 @@ fn main() {
     let lengths: Vec<u32> = (0..DOCUMENTS).map(|_| lengths_stream.next() % 2000 + 1).collect();
     let mut order_stream = Stream(2);
     let order: Vec<i32> = (0..DOCUMENTS).map(|_| (u64::from(order_stream.next()) % DOCUMENTS) as i32).collect();
-    let (seconds, rows) = timed(|| sample_rows(&lengths, &order, SEQUENCE_LENGTH));
+    // As in the C++ program, the sum of the lengths is taken before the clock starts.
+    let tokens: u64 = order.iter().map(|&d| u64::from(lengths[d as usize])).sum();
+    let (seconds, rows) = timed(|| sample_rows(&lengths, &order, tokens, SEQUENCE_LENGTH));
     let sum = rows.iter().flatten().fold(0u64, |s, &v| s.wrapping_mul(31).wrapping_add(u64::from(v as u32)));
     row("sample_index", seconds, Some(sum));
     for sources in SOURCES {
@@ -128,7 +130,7 @@ fn preparation(text: &Path) {
         let blend: BlendFile =
             serde_json::from_value(serde_json::json!({"datasets": [{"name": "text", "path": text}]})).expect("a blend");
         let mut settings = PretrainPrep::new(blend, scratch.join("out"), directory.clone());
-        (settings.num_shards, settings.force, settings.threads) = (4 * threads, true, threads);
+        settings.force = true;
         let (ours, run) = timed(|| prepare_pretrain(&settings, &|_| {}).expect("a preparation"));
         let written = run.stats["total_tokens"].as_u64().unwrap_or(0) as f64;
         println!(

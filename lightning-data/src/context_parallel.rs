@@ -4,7 +4,7 @@
 //! causal attention costs every rank the same. Documents follow one another in each rank's slice. The rule goes by
 //! *physical* offsets and serves every per-position array, rotary tables included.
 
-use crate::batch::{Batch, PhysicalOffsets};
+use crate::batch::{Batch, LogicalOffsets, PackedDocuments, PhysicalOffsets};
 use crate::error::{DataError, Result};
 
 /// The positions that each rank holds.
@@ -67,6 +67,45 @@ impl ZigzagMap {
     /// The local part of an array over the whole batch.
     pub fn slice<T: Copy>(&self, whole: &[T]) -> Vec<T> {
         self.global.iter().map(|&g| whole[g as usize]).collect()
+    }
+}
+
+impl Batch {
+    /// What rank `cp_rank` of `cp_size` holds of this batch. `positions` say where in its row (or, where they restart, in
+    /// its document) each token stood; counts are those of the slice, by source those of the whole batch.
+    ///
+    /// # Errors
+    /// As [`ZigzagMap::new`].
+    pub fn context_slice(&self, cp_size: usize, cp_rank: usize) -> Result<Batch> {
+        let map = ZigzagMap::new(&self.documents.physical, cp_size, cp_rank)?;
+        let padding_mask = map.slice(&self.padding_mask);
+        let mut logical = vec![0];
+        for range in map.local_offsets.ranges() {
+            let real = padding_mask[range].iter().filter(|&&p| !p).count() as i32;
+            logical.push(logical[logical.len() - 1] + real);
+        }
+        let positions = match &self.positions {
+            Some(positions) => map.slice(positions),
+            None => map.global.iter().map(|&g| (g as usize % self.seq_length) as i32).collect(),
+        };
+        let mut slice = Batch {
+            rows: self.rows,
+            seq_length: self.seq_length / cp_size,
+            tokens: map.slice(&self.tokens),
+            labels: map.slice(&self.labels),
+            loss_mask: map.slice(&self.loss_mask),
+            padding_mask,
+            documents: PackedDocuments {
+                max_length: self.documents.max_length / cp_size as i32,
+                physical: map.local_offsets.clone(),
+                logical: LogicalOffsets(logical),
+            },
+            positions: Some(positions),
+            attention_segments: self.attention_segments.as_ref().map(|s| map.slice(s)),
+            accounting: self.accounting.clone(),
+        };
+        slice.count();
+        Ok(slice)
     }
 }
 

@@ -26,6 +26,12 @@ pub struct Summary {
     pub histogram: Vec<(u64, u64)>,
 }
 
+impl Default for Summary {
+    fn default() -> Summary {
+        Summary::new()
+    }
+}
+
 impl Summary {
     fn add(&mut self, length: u64) {
         let class = if length == 0 { 0 } else { 1 << length.ilog2() };
@@ -37,7 +43,25 @@ impl Summary {
         }
     }
 
-    fn new() -> Summary {
+    /// Adds the counts of another file.
+    pub fn merge(&mut self, other: &Summary) {
+        self.sequences += other.sequences;
+        self.documents += other.documents;
+        self.tokens += other.tokens;
+        self.trained_tokens = match (self.trained_tokens, other.trained_tokens) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+        };
+        for &(class, n) in &other.histogram {
+            match self.histogram.binary_search_by_key(&class, |h| h.0) {
+                Ok(i) => self.histogram[i].1 += n,
+                Err(i) => self.histogram.insert(i, (class, n)),
+            }
+        }
+    }
+
+    /// No counts yet.
+    pub fn new() -> Summary {
         Summary { sequences: 0, documents: 0, tokens: 0, trained_tokens: None, histogram: Vec::new() }
     }
 
@@ -78,19 +102,45 @@ pub fn show_sequence(tokenizer: &TextTokenizer, ids: &[i32]) -> Result<String> {
     tokenizer.decode(&ids.iter().map(|&id| id as u32).collect::<Vec<_>>())
 }
 
+/// Text of ids, what is trained between `[[` and `]]`. `trained` says of a position whether its token is predicted.
+fn show_marked(tokenizer: &TextTokenizer, ids: &[i32], trained: impl Fn(usize) -> bool) -> Result<String> {
+    let mut out = String::new();
+    let mut from = 0;
+    while from < ids.len() {
+        let to = (from + 1..ids.len()).find(|&i| trained(i) != trained(from)).unwrap_or(ids.len());
+        let text = show_sequence(tokenizer, &ids[from..to])?;
+        let _ = if trained(from) { write!(out, "[[{text}]]") } else { write!(out, "{text}") };
+        from = to;
+    }
+    Ok(out)
+}
+
 /// Text of a pack: examples on lines of their own, what is trained between `[[` and `]]`.
 pub fn show_pack(tokenizer: &TextTokenizer, pack: &Pack) -> Result<String> {
     let mut out = String::new();
     for range in pack.ranges() {
         // The stored mask speaks of the next token.
-        let trained = |i: usize| i > range.start && pack.loss_mask[i - 1] == 1;
-        let mut from = range.start;
-        while from < range.end {
-            let to = (from + 1..range.end).find(|&i| trained(i) != trained(from)).unwrap_or(range.end);
-            let text = show_sequence(tokenizer, &pack.input_ids[from..to])?;
-            let _ = if trained(from) { write!(out, "[[{text}]]") } else { write!(out, "{text}") };
-            from = to;
+        let mask = &pack.loss_mask[range.clone()];
+        out += &show_marked(tokenizer, &pack.input_ids[range], |i| i > 0 && mask[i - 1] == 1)?;
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+/// Text of one row of a batch: its documents on lines of their own, padding left out, what is trained between `[[` and
+/// `]]`. A document's last label belongs to it.
+pub fn show_row(tokenizer: &TextTokenizer, batch: &Batch, row: usize) -> Result<String> {
+    let mut out = String::new();
+    let of_row = row * batch.seq_length..(row + 1) * batch.seq_length;
+    for range in batch.documents.physical.ranges().filter(|r| of_row.contains(&r.start)) {
+        let real = range.clone().take_while(|&i| !batch.padding_mask[i]).count();
+        if real == 0 {
+            continue;
         }
+        let last = range.start + real - 1;
+        let ids: Vec<i32> = batch.tokens[range.start..=last].iter().chain([&batch.labels[last]]).copied().collect();
+        let mask = &batch.loss_mask[range.start..=last];
+        out += &show_marked(tokenizer, &ids, |i| i > 0 && mask[i - 1] != 0.0)?;
         out.push('\n');
     }
     Ok(out)
@@ -128,6 +178,7 @@ pub fn batch_json(batch: &Batch) -> Value {
         "cu_seqlens_padded": batch.documents.physical.0,
         "cu_seqlens": batch.documents.logical.0,
         "max_seqlen": batch.documents.max_length,
+        "positions": batch.positions,
         "accounting": {
             "documents": a.documents, "real_tokens": a.real_tokens, "padding_tokens": a.padding_tokens,
             "trained_tokens": a.trained_tokens, "masked_tokens": a.masked_tokens, "filler_rows": a.filler_rows,

@@ -33,6 +33,8 @@ pub mod npy;
 mod parallel;
 #[cfg(feature = "parquet")]
 mod parquet_columns;
+#[cfg(feature = "parquet")]
+mod parquet_pages;
 pub mod prefetch;
 pub mod prep;
 mod python_text;

@@ -5,6 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::{DataError, Result};
 
+/// Workers of a preparation unless told otherwise: one more than there are cores, so that a worker that waits for the disk
+/// leaves no core idle.
+pub fn default_workers() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from) + 1
+}
+
 /// Applies `work` to each item on up to `threads` threads; results come in the order of the items. The first error in
 /// that order is returned; items not yet started are then left out.
 pub fn map_in_order<T: Sync, R: Send>(

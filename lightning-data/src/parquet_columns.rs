@@ -7,6 +7,7 @@ use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use memmap2::Mmap;
 use parquet::basic::Type as PhysicalType;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
@@ -16,12 +17,14 @@ use parquet::record::Field;
 use serde_json::Value;
 
 use crate::error::{DataError, Result};
-use crate::prep::BadRows;
-use crate::prep::rows::{Row, TextField, bad_row};
+use crate::parquet_pages::check_chunk;
+use crate::prep::rows::{Row, bad_row};
+use crate::prep::{BadRows, TextField};
 
 /// An open Parquet file.
 pub(crate) struct ParquetFile {
     path: PathBuf,
+    bytes: Mmap,
     reader: SerializedFileReader<File>,
 }
 
@@ -57,6 +60,9 @@ impl ParquetFile {
     pub(crate) fn open(path: &Path) -> Result<ParquetFile> {
         let file = File::open(path).map_err(|e| DataError::io("open", path, e))?;
         let size = file.metadata().map_err(|e| DataError::io("read the size of", path, e))?.len();
+        // SAFETY: read-only mapping of plain bytes that are only ever read as bytes. A file that shrinks meanwhile ends the
+        // process, as with token files; inputs are not changed while they are read.
+        let bytes = unsafe { Mmap::map(&file) }.map_err(|e| DataError::io("map", path, e))?;
         let reader = guarded(path, || SerializedFileReader::new(file))?;
         // A column chunk that claims to reach past the file would be allocated before it is read.
         for group in reader.metadata().row_groups() {
@@ -67,7 +73,7 @@ impl ParquetFile {
                 }
             }
         }
-        Ok(ParquetFile { path: path.to_path_buf(), reader })
+        Ok(ParquetFile { path: path.to_path_buf(), bytes, reader })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -106,6 +112,15 @@ impl ParquetFile {
         Ok(self.reader.metadata().file_metadata().schema_descr().column(leaf).physical_type())
     }
 
+    /// Refuses a column chunk whose pages ask for more than they can hold, before the library allocates it.
+    fn check_pages(&self, group: usize, leaf: usize) -> Result<()> {
+        let column = self.reader.metadata().row_group(group).column(leaf);
+        let (start, length) = guarded(&self.path, || Ok(column.byte_range()))?;
+        let chunk = self.bytes.get(start as usize..(start + length) as usize).unwrap_or_default();
+        let unpacked = u64::try_from(column.uncompressed_size()).unwrap_or(0);
+        check_chunk(chunk, column.compression(), unpacked).map_err(|refusal| invalid(&self.path, refusal))
+    }
+
     /// A column of lists of integers in one row group.
     pub(crate) fn lists(&self, group: usize, name: &str) -> Result<Lists> {
         let leaf = self.leaf(name)?;
@@ -114,6 +129,7 @@ impl ParquetFile {
             return Err(invalid(&self.path, format!("column {name:?} that is not a list")));
         }
         let expected = self.rows_of_group(group);
+        self.check_pages(group, leaf)?;
         let levels = Levels {
             full: descriptor.max_def_level(),
             present: descriptor.max_def_level() - i16::from(descriptor.self_type().is_optional()),
@@ -169,6 +185,7 @@ impl ParquetFile {
         if descriptor.max_rep_level() != 0 || descriptor.path().parts().len() != 1 {
             return Err(invalid(&self.path, format!("column {name:?} that is no plain column")));
         }
+        self.check_pages(group, leaf)?;
         let mut reader = guarded(&self.path, || match self.reader.get_row_group(group)?.get_column_reader(leaf)? {
             ColumnReader::ByteArrayColumnReader(reader) => Ok(reader),
             _ => Err(ParquetError::General(format!("column {name:?} holds no text"))),
@@ -217,6 +234,9 @@ impl ParquetFile {
         mine: &dyn Fn(u64) -> bool,
         visit: &mut dyn FnMut(Row) -> Result<bool>,
     ) -> Result<bool> {
+        for leaf in 0..self.reader.metadata().row_group(group).num_columns() {
+            self.check_pages(group, leaf)?;
+        }
         let row_group = guarded(&self.path, || self.reader.get_row_group(group))?;
         let mut rows = guarded(&self.path, || row_group.get_row_iter(None))?;
         let mut number = first;

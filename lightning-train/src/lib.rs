@@ -15,3 +15,5 @@ pub mod recipes;
 pub mod records;
 pub mod train;
 pub mod verify;
+#[cfg(feature = "gpu")]
+pub mod virtual_gpu;

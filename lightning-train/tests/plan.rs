@@ -3,12 +3,16 @@
 use lightning_core::cpu::CpuDevice;
 use lightning_core::model::{Model, ProgramKind, Trace};
 use lightning_core::rng::Philox;
+use lightning_train::checkpoint::{Snapshot, TrainState};
 use lightning_train::cli::Failure;
 use lightning_train::config::launch::Launch;
 use lightning_train::config::resolve::{Layers, Resolved};
-use lightning_train::plan::estimate::{Estimate, Measured, Planner, cpu_bytes};
+use lightning_train::plan::advice;
+use lightning_train::plan::estimate::{Estimate, Planner, cpu_bytes, sampler_bytes, snapshot_bytes};
+use lightning_train::plan::kernel_table::{KernelTable, KernelTime};
 use lightning_train::plan::{communication, targets};
 use lightning_train::recipes;
+use lightning_train::train::device::DeviceChoice;
 use lightning_train::train::engine::Engine;
 use lightning_train::train::settings;
 use std::process::{Command, Output};
@@ -17,7 +21,7 @@ use std::time::{Duration, Instant};
 const GIB: f64 = 1_073_741_824.0;
 
 /// What the process may hold beside the planned memory: code, stacks, tokenizer, data and the allocator's own.
-const OUTSIDE_THE_PLAN: u64 = 256 << 20;
+const OUTSIDE_THE_PLAN: u64 = 128 << 20;
 
 fn resolve(recipe: &str, world: usize, overrides: &[&str]) -> Resolved {
     let mut layers = Layers::new();
@@ -32,7 +36,7 @@ fn resolve(recipe: &str, world: usize, overrides: &[&str]) -> Resolved {
 fn estimate(recipe: &str, world: usize, target: &str, overrides: &[&str]) -> Result<Estimate, Failure> {
     let resolved = resolve(recipe, world, overrides);
     let target = targets::find(target).unwrap();
-    let planner = Planner::new(&resolved.config, world, target, Measured::new())?;
+    let planner = Planner::new(&resolved.config, world, target, None)?;
     planner.estimate(&planner.shape())
 }
 
@@ -112,18 +116,124 @@ fn bad_input_is_named() {
 }
 
 #[test]
-fn every_recipe_plans_in_two_seconds() {
+fn every_recipe_plans_in_half_a_second_with_its_advice() {
     for recipe in recipes::all() {
-        let begin = Instant::now();
-        let resolved = resolve(recipe.name, recipe.gpus, &[]);
-        let target = targets::of_recipe(Some(recipe));
-        let planner = Planner::new(&resolved.config, recipe.gpus, target, Measured::new()).unwrap();
-        let e = planner.estimate(&planner.shape()).unwrap_or_else(|e| panic!("{}: {e}", recipe.name));
-        let took = begin.elapsed();
-        assert!(took < Duration::from_secs(2), "{}: {took:?}", recipe.name);
+        let plan = || {
+            let begin = Instant::now();
+            let resolved = resolve(recipe.name, recipe.gpus, &[]);
+            let target = targets::of_recipe(Some(recipe));
+            let planner = Planner::new(&resolved.config, recipe.gpus, target, None).unwrap();
+            let e = planner.estimate(&planner.shape()).unwrap_or_else(|e| panic!("{}: {e}", recipe.name));
+            advice::recomputation(&planner, &e).unwrap();
+            advice::knobs(&planner).unwrap();
+            (e, begin.elapsed())
+        };
+        // The best of a few: other tests run beside this one.
+        let (e, mut took) = plan();
+        for _ in 0..4 {
+            if took >= Duration::from_millis(500) {
+                took = plan().1;
+            }
+        }
+        assert!(took < Duration::from_millis(500), "{}: {took:?}", recipe.name);
         assert!(e.total() > 0.0 && e.total().is_finite() && e.honest > 0.0, "{}", recipe.name);
-        println!("{:68} {:6.1} GiB  {took:?}", recipe.name, e.total() / GIB);
     }
+}
+
+#[test]
+fn every_knob_does_what_it_says() {
+    // Typed on the command line, a knob makes the very plan that it promised; derived settings change nothing about it.
+    let mut kinds = std::collections::BTreeSet::new();
+    for recipe in recipes::all().filter(|r| r.mode == lightning_train::config::choices::Mode::Pretrain) {
+        let resolved = resolve(recipe.name, recipe.gpus, &[]);
+        let target = targets::find("h100").unwrap();
+        let planner = Planner::new(&resolved.config, recipe.gpus, target, None).unwrap();
+        let base = planner.estimate(&planner.shape()).unwrap();
+        for knob in advice::knobs(&planner).unwrap() {
+            let words: Vec<String> = knob.setting.split(' ').map(|w| w.trim_matches('\'').to_string()).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let turned = resolve(recipe.name, recipe.gpus, &words);
+            let again = Planner::new(&turned.config, recipe.gpus, target, None).unwrap();
+            let e = again.estimate(&again.shape()).unwrap();
+            assert_eq!(base.total() - e.total(), knob.saves, "{} {}", recipe.name, knob.setting);
+            assert!(knob.saves > 0.0 && knob.fits == e.fits(), "{} {}", recipe.name, knob.setting);
+            kinds.insert(words[0].split('=').next().unwrap().to_string());
+        }
+    }
+    for key in [
+        "model.recompute_granularity",
+        "train.micro_batch_size",
+        "model.context_parallel_size",
+        "ddp.use_megatron_fsdp",
+        "optimizer.use_precision_aware_optimizer",
+        "model.seq_length",
+    ] {
+        assert!(kinds.contains(key), "no recipe gets {key}: {kinds:?}");
+    }
+    // A recipe with fp32 gradients and an optimizer on every rank gets both knobs.
+    let wide = ["mixed_precision.grad_accum_dtype=f32", "optimizer.use_distributed_optimizer=false"];
+    let resolved = resolve("nemotron_3_5_lightning_pretrain_config", 16, &wide);
+    let planner = Planner::new(&resolved.config, 16, targets::find("h100").unwrap(), None).unwrap();
+    let knobs = advice::knobs(&planner).unwrap();
+    for setting in ["mixed_precision.grad_accum_dtype=bf16", "optimizer.use_distributed_optimizer=true"] {
+        assert!(knobs.iter().any(|k| k.setting == setting), "{setting}: {knobs:?}");
+    }
+}
+
+#[test]
+fn low_precision_keeps_casts_where_nothing_else_needs_the_values() {
+    let recipe = "nemotron_3_5_lightning_pretrain_8gpu_gb200_bf16_config";
+    let with = |class: &str, more: &[&str]| {
+        let class = format!("mixed_precision.precision={class}");
+        estimate(recipe, 8, "gb200", &[&[class.as_str()], more].concat()).unwrap()
+    };
+    let slots =
+        |e: &Estimate| e.program.buffers.iter().find(|b| b.name == "layers.1/forward/xs").unwrap().bytes() as f64;
+    let (bf16, mx, fp4) = (with("bf16", &[]), with("fp8_mx", &[]), with("nvfp4", &[]));
+    // Inputs of routed experts, 2 x 8192 tokens to 6 experts each.
+    assert_eq!(slots(&bf16), 2.0 * 16384.0 * 6.0 * 2688.0);
+    assert!(
+        (slots(&mx) / slots(&bf16) - 33.0 / 64.0).abs() < 1e-6
+            && (slots(&fp4) / slots(&bf16) - 9.0 / 32.0).abs() < 1e-6
+    );
+    let moe = |e: &Estimate| e.activations.saved.iter().find(|(k, _)| *k == "moe").unwrap().1;
+    assert!(moe(&fp4) < moe(&mx) && moe(&mx) < moe(&bf16));
+    // What the router reads stays in bf16 and is cast for the shared expert besides.
+    let normed =
+        mx.program.buffers.iter().filter(|b| b.name.starts_with("layers.1") && b.name.contains("(cast)")).count();
+    assert!(normed >= 1 || mx.program.buffers.iter().any(|b| b.name.contains("normed (cast)")));
+    // The MTP block stays in bf16 unless it is told otherwise.
+    let mtp = |e: &Estimate| e.program.buffers.iter().find(|b| b.name == "mtp1.1/forward/xs").unwrap().bytes();
+    assert_eq!(mtp(&mx), mtp(&bf16));
+    assert!(mtp(&with("fp8_mx", &["model.keep_mtp_spec_in_bf16=false"])) < mtp(&bf16));
+    assert!(mx.compute_seconds < bf16.compute_seconds && fp4.compute_seconds < mx.compute_seconds);
+    assert!(mx.moved > bf16.moved, "casts pass through memory");
+}
+
+#[test]
+fn measured_kernels_replace_the_roofs() {
+    let resolved = resolve("nemotron_3_5_lightning_pretrain_config", 16, &[]);
+    let target = targets::find("h100").unwrap();
+    let seconds = |kernels: Vec<KernelTime>| {
+        let table = Some(KernelTable::new("h100", "test", 0, kernels));
+        let planner = Planner::new(&resolved.config, 16, target, table).unwrap();
+        let e = planner.estimate(&planner.shape()).unwrap();
+        let linear =
+            |op: &str| e.program.nodes.iter().filter(|n| n.op.name() == op).map(|n| n.op.flops() as f64).sum::<f64>();
+        (e.compute_seconds, linear("linear_fwd") * e.micro_batches / target.flops)
+    };
+    let (roofs, linear) = seconds(vec![]);
+    // One call that reaches half the roof: all of its kind take twice as long, and nothing else changes.
+    let half = |op: &str, precision: &str| KernelTime {
+        op: op.into(),
+        precision: Some(precision.into()),
+        flops: 1e12,
+        bytes: 1e6,
+        seconds: 2.0 * 1e12 / target.flops,
+    };
+    let (measured, _) = seconds(vec![half("linear_fwd", "bf16")]);
+    assert!((measured - roofs) / linear > 0.999 && (measured - roofs) / linear < 1.3, "{roofs} {measured} {linear}");
+    assert_eq!(seconds(vec![half("linear_fwd", "fp8"), half("no_such_op", "bf16")]).0, roofs);
 }
 
 #[test]
@@ -138,7 +248,7 @@ fn a_token_reaches_4_47_of_8_ranks() {
 #[test]
 fn the_longest_sequence_fits_and_the_next_does_not() {
     let resolved = resolve("nemotron_3_5_lightning_pretrain_config", 16, &[]);
-    let planner = Planner::new(&resolved.config, 16, targets::find("h100").unwrap(), Measured::new()).unwrap();
+    let planner = Planner::new(&resolved.config, 16, targets::find("h100").unwrap(), None).unwrap();
     let longest = lightning_train::plan::advice::longest_sequence(&planner).unwrap().unwrap();
     let fits = |row_len: usize| {
         let shape = lightning_train::plan::ranks::Shape { row_len, ..planner.shape() };
@@ -164,6 +274,11 @@ fn random_overrides(rng: &mut Philox) -> Vec<String> {
         format!("mixed_precision.precision={}", ["f32", "bf16"][rng.below(2) as usize]),
         format!("dataset.inter_document_masking={}", rng.below(2) == 1),
     ];
+    if rng.below(2) == 1 {
+        list.push("logger.sample_interval=2".into());
+        list.push(format!("logger.sample_tokens={}", 1 + rng.below(40)));
+        list.push(format!("logger.sample_prompt=\"{}\"", "a word ".repeat(rng.below(4) as usize)));
+    }
     let length = 17 + rng.below(60);
     list.push(format!("model.seq_length={length}"));
     list.push(format!("dataset.seq_length={length}"));
@@ -192,20 +307,31 @@ fn the_plan_is_what_the_run_allocates() {
         let texts: Vec<&str> = overrides.iter().map(String::as_str).collect();
         let resolved = resolve("demo_pretrain_config", 1, &texts);
         let config = &resolved.config;
-        let planner = Planner::new(config, 1, targets::find("cpu").unwrap(), Measured::new()).unwrap();
+        let planner = Planner::new(config, 1, targets::find("cpu").unwrap(), None).unwrap();
         assert!(planner.exact());
         let e = planner.estimate(&planner.shape()).unwrap();
         let (spec, adam) = (settings::model_spec(config).unwrap(), settings::adam(config).unwrap());
         let threads = config.device.threads.unwrap();
-        let mut engine = Engine::new(spec.clone(), Some(&adam), threads, Trace::Off).unwrap();
+        let mut engine = Engine::new(spec.clone(), Some(&adam), &DeviceChoice::Cpu { threads }, Trace::Off).unwrap();
         let run = engine.allocated_bytes();
         assert_eq!(cpu_bytes(&spec, &adam, threads).unwrap(), run, "round {round}: {overrides:?}");
         let planned = e.statics.total() + e.arena + e.scratch;
         assert_eq!(planned as usize, run, "round {round}: {overrides:?}");
+        // The second engine of samples.
+        let sampler = lightning_train::train::sample::SampleSettings::of(config).map_or(0, |(_, settings)| {
+            Engine::new(settings.spec(&spec), None, &DeviceChoice::Cpu { threads }, Trace::Full)
+                .unwrap()
+                .allocated_bytes()
+        });
+        assert_eq!(sampler_bytes(config, &spec, threads).unwrap(), sampler, "round {round}: {overrides:?}");
+        let held = Snapshot::take(&engine, &TrainState::default(), "", true).bytes();
+        assert_eq!(e.total() as usize, run + sampler + held, "round {round}: {overrides:?}");
+        assert_eq!(sampler > 0, overrides.iter().any(|o| o.contains("sample_interval")));
         // One step runs in it and adds nothing.
         engine.model.clone().initialize(&mut engine.device, 3).unwrap();
         engine.micro_batch(true).unwrap();
         engine.micro_batch(false).unwrap();
+        engine.step(4).unwrap();
         assert_eq!(engine.allocated_bytes(), run);
         assert!(e.activations.peak as f64 <= e.arena);
     }
@@ -262,6 +388,9 @@ fn the_process_outside_the_plan_stays_under_its_bound() {
     let planned =
         cpu_bytes(&settings::model_spec(&resolved.config).unwrap(), &settings::adam(&resolved.config).unwrap(), 2)
             .unwrap() as u64;
+    // The run saves at its end.
+    let model = Model::new(settings::model_spec(&resolved.config).unwrap()).unwrap();
+    let planned = planned + snapshot_bytes(&model, true) as u64;
     let mut child = Command::new(env!("CARGO_BIN_EXE_lightning-train"))
         .args(["train", "--recipe", "demo_pretrain_config"])
         .args(settings)

@@ -1,116 +1,14 @@
 //! The program as a user runs it: files in, files out, exit codes.
 
+mod scratch;
+
+use scratch::*;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder that is removed at the end of a test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("lightning-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-    fn text(&self, name: &str) -> String {
-        self.path(name).display().to_string()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/model")
-}
-
-fn program(scratch: &Scratch, args: &[String]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lightning-train"));
-    command.args(args).current_dir(&scratch.0).env("LIGHTNING_CACHE", scratch.path("cache"));
-    for name in ["WORLD_SIZE", "RANK", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID"] {
-        command.env_remove(name);
-    }
-    command
-}
-
-fn run(scratch: &Scratch, args: &[String]) -> Output {
-    program(scratch, args).output().expect("the program starts")
-}
-
-#[track_caller]
-fn expect(output: &Output, code: i32, words: &[&str]) {
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    assert!(!text.contains("panicked"), "{text}");
-    for word in words {
-        assert!(text.contains(word), "`{word}` is missing in:\n{text}");
-    }
-}
-
-/// Text with some structure, different for every seed.
-fn corpus(dir: &Path, files: usize) {
-    fs::create_dir_all(dir).unwrap();
-    for f in 0..files {
-        let line = |i: usize| format!("{} plus {} is {}\n", f + i, i % 13, f + i + i % 13);
-        fs::write(dir.join(format!("{f:03}.txt")), (0..120).map(line).collect::<String>()).unwrap();
-    }
-}
-
-/// A small model of every layer kind on a small corpus.
-fn small(scratch: &Scratch, extra: &[&str]) -> Vec<String> {
-    let data = scratch.path("text");
-    if !data.exists() {
-        corpus(&data, 24);
-    }
-    let fixed = [
-        "train",
-        "--recipe",
-        "demo_pretrain_config",
-        "--data",
-        &data.display().to_string(),
-        "model.hidden_size=32",
-        "model.hybrid_layer_pattern=M*E-",
-        "model.ffn_hidden_size=48",
-        "model.num_attention_heads=4",
-        "model.kv_channels=8",
-        "model.mamba_num_heads=4",
-        "model.mamba_head_dim=16",
-        "model.mamba_state_dim=8",
-        "model.mamba_num_groups=2",
-        "model.mamba_chunk_size=16",
-        "model.num_moe_experts=4",
-        "model.moe_ffn_hidden_size=24",
-        "model.moe_shared_expert_intermediate_size=24",
-        "model.vocab_size=320",
-        "dataset.vocab_size=320",
-        "model.seq_length=40",
-        "train.global_batch_size=4",
-        "train.micro_batch_size=2",
-        "train.train_iters=6",
-        "scheduler.lr_warmup_iters=2",
-        "validation.eval_interval=3",
-        "validation.eval_iters=1",
-        "checkpoint.save_interval=3",
-        "checkpoint.most_recent_k=null",
-        "device.threads=2",
-    ];
-    fixed.iter().chain(extra).map(|s| s.to_string()).collect()
-}
-
-fn records(path: &Path) -> Vec<serde_json::Value> {
-    fs::read_to_string(path).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
-}
-
-fn steps(path: &Path) -> Vec<serde_json::Value> {
-    records(path).into_iter().filter(|r| r.get("event").is_none()).collect()
 }
 
 #[test]
@@ -150,10 +48,8 @@ fn a_run_writes_metrics_configuration_and_checkpoints() {
             assert!(s.path(&format!("run/checkpoints/{step}/{file}")).is_file(), "{step}/{file}");
         }
     }
-    let tracker = fs::read_to_string(s.path("run/checkpoints/latest_checkpointed_iteration.txt")).unwrap();
-    assert_eq!(tracker, "6");
-    let validations = records(&s.path("run/metrics.jsonl")).into_iter().filter(|r| r["event"] == "validation").count();
-    assert_eq!(validations, 3);
+    assert_eq!(tracker(&s.path("run/checkpoints")), Some(6));
+    assert_eq!(events(&s.path("run/metrics.jsonl"), "validation").len(), 3);
 }
 
 #[test]
@@ -172,11 +68,8 @@ fn b74_b76_resume_is_bitwise_also_the_second_time_and_for_other_thread_counts() 
             assert_eq!(a[name], b[name], "{name} of step {}", a["iteration"]);
         }
     }
-    let shard = "checkpoints/iter_0000006/shard-00000-of-00001.safetensors";
-    let (a, b) = (fs::read(s.path(&format!("whole/{shard}"))), fs::read(s.path(&format!("parts/{shard}"))));
-    assert!(a.unwrap() == b.unwrap(), "weights or moments differ after resuming");
-    let resumes = records(&s.path("parts/metrics.jsonl")).into_iter().filter(|r| r["event"] == "resume").count();
-    assert_eq!(resumes, 2);
+    assert!(shard(&s.path("whole"), 6) == shard(&s.path("parts"), 6), "weights or moments differ after resuming");
+    assert_eq!(events(&s.path("parts/metrics.jsonl"), "resume").len(), 2);
 }
 
 #[test]
@@ -208,22 +101,15 @@ fn other_sources_precisions_and_losses_train() {
 fn a_signal_saves_and_asks_to_be_requeued() {
     let s = Scratch::new("signal");
     let args = small(&s, &["logger.dir=run", "train.train_iters=100000", "checkpoint.save_interval=null"]);
-    let child = program(&s, &args).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = start(&s, &args);
     let metrics = s.path("run/metrics.jsonl");
-    let begun = |path: &Path| fs::read_to_string(path).is_ok_and(|t| t.contains("grad_norm"));
-    for _ in 0..600 {
-        if begun(&metrics) {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    assert!(begun(&metrics), "training did not begin");
-    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(kill.success());
-    let out = child.wait_with_output().unwrap();
-    expect(&out, 75, &["stopped by a signal after step"]);
-    let step: u64 =
-        fs::read_to_string(s.path("run/checkpoints/latest_checkpointed_iteration.txt")).unwrap().parse().unwrap();
+    wait_until(&mut child, "the first step", || {
+        fs::read_to_string(&metrics).is_ok_and(|text| text.contains("grad_norm"))
+    });
+    signal(&child, "TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(75), "{}", said(&s));
+    assert!(said(&s).contains("stopped by a signal after step"), "{}", said(&s));
+    let step = tracker(&s.path("run/checkpoints")).unwrap();
     let to = format!("train.train_iters={}", step + 1);
     let args = ["checkpoint.load=run/checkpoints", to.as_str()];
     expect(&run(&s, &small(&s, &args)), 0, &[&format!("resuming after step {step}")]);
@@ -296,8 +182,7 @@ fn a_full_disk_while_saving_loses_nothing() {
         .unwrap();
     expect(&out, 3, &["iter_0000006", "cannot write"]);
     assert_eq!(fs::read(&shard).unwrap(), good, "the last good checkpoint changed");
-    let tracker = fs::read_to_string(s.path("run/checkpoints/latest_checkpointed_iteration.txt")).unwrap();
-    assert_eq!(tracker, "3");
+    assert_eq!(tracker(&s.path("run/checkpoints")), Some(3));
     let left: Vec<_> = fs::read_dir(s.path("run/checkpoints")).unwrap().flatten().map(|e| e.file_name()).collect();
     assert_eq!(left.len(), 2, "something half-written is left: {left:?}");
     expect(&run(&s, &args), 0, &["resuming after step 3", "done after step 6"]);
@@ -326,6 +211,18 @@ fn damaged_and_foreign_checkpoints_are_refused() {
     let text = fs::read_to_string(&index).unwrap().replace("\"version\":1", "\"version\":99");
     fs::write(&index, text).unwrap();
     expect(&run(&s, &resume), 3, &["version 99", "newer"]);
+    // Another program's index, and text that is none.
+    for (content, words) in
+        [(r#"{"metadata": {}, "weight_map": {}}"#, "index.json"), ("torch", "index.json"), ("", "index.json")]
+    {
+        fs::write(&index, content).unwrap();
+        expect(&run(&s, &resume), 3, &[words, "iter_0000003"]);
+    }
+    fs::write(s.path("run/checkpoints/latest_checkpointed_iteration.txt"), "release").unwrap();
+    expect(&run(&s, &resume), 3, &["latest_checkpointed_iteration.txt", "release"]);
+    fs::create_dir_all(s.path("pictures/iter_0000009")).unwrap();
+    fs::write(s.path("pictures/iter_0000009/cat.png"), "meow").unwrap();
+    expect(&run(&s, &small(&s, &["checkpoint.load=pictures/iter_0000009", "logger.dir=again"])), 3, &["pictures"]);
 }
 
 #[test]

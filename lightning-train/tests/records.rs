@@ -2,6 +2,8 @@
 
 mod scratch;
 
+use lightning_core::rng::Philox;
+use lightning_data::indexed::{IndexedWriter, TokenType};
 use lightning_train::records::tensorboard::{file_version, frame, frames, scalars, session_start};
 use scratch::*;
 use serde_json::Value;
@@ -114,6 +116,7 @@ fn a_run_and_its_continuation_are_recorded_drawn_and_compared() {
 
     let card: Value = serde_json::from_str(&fs::read_to_string(s.path("a/run.json")).unwrap()).unwrap();
     assert_eq!(card["status"], "done");
+    assert!(card["model"]["planned_bytes"].as_u64().unwrap() > 100_000, "{card}");
     let segments = card["segments"].as_array().unwrap();
     assert!(segments.len() == 2 && segments[1]["resumed_after_step"] == 3 && segments[1]["exit_code"] == 0, "{card}");
     assert!(segments[0]["program"]["xxh3"].as_str().unwrap().len() == 16);
@@ -151,6 +154,63 @@ fn a_run_and_its_continuation_are_recorded_drawn_and_compared() {
     expect(&run(&s, &["plot", "a"]), 0, &[]);
     expect(&run(&s, &with(&["logger.dir=a", "train.train_iters=7"])), 0, &["resuming after step 6"]);
     assert!(events(&metrics, "resume")[1]["removed_bytes"].as_u64().unwrap() > 10);
+}
+
+#[test]
+fn every_token_of_every_step_is_accounted_for() {
+    let s = Scratch::new("tokens");
+    let mut rng = Philox::new(77, 1);
+    // Two sources, told apart by their ids; documents of all lengths.
+    for (name, base) in [("low", 1), ("high", 160)] {
+        let mut writer = IndexedWriter::create(s.path(name), TokenType::I32).unwrap();
+        for _ in 0..300 {
+            let length = 1 + rng.below(90);
+            let tokens: Vec<i32> = (0..length).map(|_| base + rng.below(150) as i32).collect();
+            writer.add_document(&tokens).unwrap();
+        }
+        writer.finish().unwrap();
+    }
+    let (low, high) = (s.text("low"), s.text("high"));
+    let blend = format!("dataset.data_path=[\"30\", \"{low}\", \"70\", \"{high}\"]");
+    let args = small(
+        &s,
+        &[
+            "logger.dir=run",
+            "dataset.kind=megatron-indexed",
+            "dataset.path=null",
+            &blend,
+            "dataset.split=90,10,0",
+            "validation.eval_iters=1",
+        ],
+    );
+    expect(&run(&s, &args), 0, &["done after step 6"]);
+    let metrics = s.path("run/metrics.jsonl");
+    let sources = events(&metrics, "start")[0]["sources"].clone();
+    assert_eq!(sources, serde_json::json!([low, high]));
+    let (rows, length) = (4, 40);
+    let mut by_source = [0; 2];
+    for record in steps(&metrics) {
+        let count = |name: &str| record[name].as_u64().unwrap_or_else(|| panic!("{name}: {record}"));
+        assert_eq!(count("real_tokens") + count("padding_tokens"), rows * length, "{record}");
+        assert_eq!(count("loss_tokens") + count("masked_tokens") + count("padding_tokens"), rows * length, "{record}");
+        // Without separated documents a row is one; the depths lose one and two targets of every row.
+        assert_eq!(count("documents"), rows, "{record}");
+        assert_eq!((count("mtp_1 tokens"), count("mtp_2 tokens")), (rows * (length - 1), rows * (length - 2)));
+        assert_eq!(count("filler_rows"), 0);
+        let of: Vec<u64> = record["tokens_by_source"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
+        assert_eq!(of.iter().sum::<u64>(), count("real_tokens"), "{record}");
+        assert!(of.iter().all(|n| n % length == 0), "rows are of one source: {record}");
+        by_source = [by_source[0] + of[0], by_source[1] + of[1]];
+    }
+    // 24 rows in the ratio 3 : 7.
+    assert_eq!(by_source, [7 * length, 17 * length]);
+    // Separated documents lose targets at each end, and the log shows it.
+    expect(&run(&s, &small(&s, &["logger.dir=text", "dataset.inter_document_masking=true"])), 0, &[]);
+    for record in steps(&s.path("text/metrics.jsonl")) {
+        let count = |name: &str| record[name].as_u64().unwrap();
+        assert!(count("documents") >= rows, "{record}");
+        assert!(count("loss_tokens") - count("mtp_1 tokens") >= rows, "{record}");
+    }
 }
 
 #[test]
@@ -222,6 +282,16 @@ fn one_batch_is_learnt_by_heart_and_samples_change_nothing() {
         let args = with(&[&short[..], &sampled[..], &[dir, "--sample", "2"]].concat());
         expect(&run(&s, &args), 0, &["sample after step 2", "second engine"]);
     }
+    // The plan of the same command line has both engines, to the byte.
+    let mut plan = with(&[&short[..], &sampled[..], &["logger.dir=x", "--sample", "2", "--json"]].concat());
+    plan[0] = "plan".into();
+    let out = run(&s, &plan);
+    expect(&out, 0, &[]);
+    let plan: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let card: Value = serde_json::from_str(&fs::read_to_string(s.path("x/run.json")).unwrap()).unwrap();
+    assert!(plan["sampler_bytes"].as_f64().unwrap() > 0.0 && plan["exact"] == true, "{plan}");
+    let held = plan["total_bytes"].as_f64().unwrap() - plan["snapshot_bytes"].as_f64().unwrap();
+    assert_eq!(held, card["model"]["planned_bytes"].as_f64().unwrap());
     let texts = |dir: &str| -> Vec<String> {
         events(&s.path(&format!("{dir}/metrics.jsonl")), "sample").iter().map(|r| r["text"].to_string()).collect()
     };

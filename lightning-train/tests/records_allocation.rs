@@ -7,6 +7,7 @@ use lightning_core::optim::{Decay, Schedule};
 use lightning_core::rng::Philox;
 use lightning_core::tensor::DType;
 use lightning_data::Batch;
+use lightning_train::train::device::DeviceChoice;
 use lightning_train::train::engine::{Engine, GEMM_WORKSPACE_ALIGNMENT, GEMM_WORKSPACE_BYTES, LossSums};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -93,7 +94,7 @@ fn a_step_allocates_nothing_after_the_first() {
             end_weight_decay: 0.1,
         };
         let adam = AdamConfig { betas: (0.9, 0.95), eps: 1e-8, clip: 1.0, schedule };
-        let mut engine = Engine::new(spec, Some(&adam), 1, Trace::Off).unwrap();
+        let mut engine = Engine::new(spec, Some(&adam), &DeviceChoice::Cpu { threads: 1 }, Trace::Off).unwrap();
         let model = engine.model.clone();
         model.initialize(&mut engine.device, 3).unwrap();
         let mut rng = Philox::new(8, 8);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn b95_b96_signals_save_in_the_first_evaluation_and_the_resumed_run_does_it() {
-    for name in ["TERM", "USR1"] {
+    for name in ["TERM", "USR1", "INT"] {
         let s = Scratch::new(&format!("signal-evaluation-{name}"));
         let mut child = start(&s, &small(&s, &["logger.dir=run", "validation.eval_iters=1000000"]));
         wait_until(&mut child, "the run", || said(&s).contains("run folder"));
@@ -180,6 +180,33 @@ fn b74_b75_resume_over_epochs_sees_the_tokens_of_the_run_that_did_not_stop() {
 }
 
 #[test]
+fn b77_a_checkpoint_without_its_optimizer_starts_it_fresh_and_strictly_not_at_all() {
+    let s = Scratch::new("b77");
+    let fixed = ["validation.eval_interval=0", "train.train_iters=4"];
+    let with = |extra: &[&str]| small(&s, &[&fixed[..], extra].concat());
+    expect(&run(&s, &with(&["logger.dir=run", "checkpoint.save_optim=false", "train.exit_interval=2"])), 0, &[]);
+    for strict in ["--strict", "checkpoint.strict=true"] {
+        let out = run(&s, &with(&["checkpoint.load=run/checkpoints", "logger.dir=strict", strict]));
+        expect(&out, 3, &["iter_0000002 was saved without its optimizer states", "optim.m/", "--strict"]);
+        assert!(!s.path("strict/checkpoints/iter_0000004").exists());
+    }
+    // Asked for nothing, refused nothing.
+    let weights = with(&["checkpoint.load=run/checkpoints", "logger.dir=a", "--strict", "checkpoint.load_optim=false"]);
+    expect(&run(&s, &weights), 0, &["done after step 4"]);
+    let out = run(&s, &with(&["checkpoint.load=run/checkpoints", "logger.dir=b"]));
+    expect(&out, 0, &["done after step 4"]);
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(text.matches("the optimizer starts fresh").count(), 1, "{text}");
+    // The counters went on: the schedule did not begin again.
+    let rates: Vec<f64> =
+        steps(&s.path("b/metrics.jsonl")).iter().map(|r| r["learning_rate"].as_f64().unwrap()).collect();
+    assert!(rates.len() == 2 && rates[0] > 0.0, "{rates:?}");
+    // A whole checkpoint passes.
+    expect(&run(&s, &with(&["logger.dir=full", "train.exit_interval=2"])), 0, &[]);
+    expect(&run(&s, &with(&["logger.dir=full", "--strict"])), 0, &["resuming after step 2", "done after step 4"]);
+}
+
+#[test]
 fn background_saves_are_the_same_checkpoints() {
     let s = Scratch::new("background");
     for (dir, extra) in
@@ -285,4 +312,36 @@ fn full_disks_lose_nothing() {
         .unwrap();
     expect(&out, 3, &["later/", "is saved, resume from it"]);
     assert!(tracker(&s.path("later/checkpoints")).is_some_and(|step| step > 10));
+}
+
+#[test]
+fn a_full_file_system_leaves_the_last_good_checkpoint_and_more_room_goes_on() {
+    let s = Scratch::new("tmpfs");
+    let inside = |script: &str, args: &[String]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["-r", "-m", "bash", "-c", script, env!("CARGO_BIN_EXE_lightning-train")]).args(args);
+        command.current_dir(&s.0).env("LIGHTNING_CACHE", s.path("cache")).output()
+    };
+    fs::create_dir_all(s.path("disk")).unwrap();
+    let mount = "mount -t tmpfs -o size=900k tmpfs disk";
+    if !inside(mount, &[]).is_ok_and(|out| out.status.success()) {
+        // Mounting is not allowed here; the tests with limits on file sizes stand for it.
+        return;
+    }
+    // A checkpoint takes over 600 kB: one fits, a second one does not, until there is more room.
+    let script = format!(
+        "{mount} && cd disk && \"$0\" \"$@\"; echo \"first $?\"; cat run/checkpoints/latest_checkpointed_iteration.txt; \
+         ls run/checkpoints | wc -l; mount -o remount,size=30m . && \"$0\" \"$@\"; echo \"second $?\""
+    );
+    let mut args = small(&s, &["logger.dir=run", "checkpoint.save_interval=1", "validation.eval_interval=0"]);
+    args.push("train.train_iters=4".into());
+    let out = inside(&script, &args).unwrap();
+    let (said, wrote) = (String::from_utf8_lossy(&out.stderr), String::from_utf8_lossy(&out.stdout));
+    let words: Vec<&str> = wrote.split_whitespace().collect();
+    assert!(
+        said.contains("No space left on device") && said.contains("the last complete checkpoint is untouched"),
+        "{said}"
+    );
+    assert_eq!(words, ["first", "3", "1", "2", "second", "0"], "{wrote}{said}");
+    assert!(said.contains("resuming after step 1 ") && said.contains("done after step 4"), "{said}");
 }

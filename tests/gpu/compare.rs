@@ -52,8 +52,18 @@ pub fn fresh(what: &str) -> Random {
 
 /// A device with room for the operands of a unit and one program.
 pub fn device(unit: &Unit, ops: Vec<Op>, execution: Execution) -> super::support::unit::Results<GpuDevice> {
+    device_with_kernels(unit, ops, execution, false)
+}
+
+/// As [`device`], with the naive kernels if asked for.
+pub fn device_with_kernels(
+    unit: &Unit,
+    ops: Vec<Op>,
+    execution: Execution,
+    naive: bool,
+) -> super::support::unit::Results<GpuDevice> {
     let program = unit.program(ops);
-    let options = GpuOptions { execution, ..GpuOptions::default() };
+    let options = GpuOptions { execution, naive, ..GpuOptions::default() };
     let device = GpuDevice::new(unit.table(), &[&program], options).unwrap_or_else(|e| panic!("{e}"));
     unit.on(device, program)
 }
@@ -105,4 +115,22 @@ pub fn check_with_gaps(what: &str, gaps: &[usize], build: impl Fn(&mut Unit) -> 
 /// [`check_with_gaps`] without a gap.
 pub fn check(what: &str, build: impl Fn(&mut Unit) -> Case) {
     check_with_gaps(what, &[0], build);
+}
+
+/// Holds the naive kernels of a family against the others, both on the GPU device: as close as results must be to the
+/// reference.
+pub fn check_naive(what: &str, build: impl Fn(&mut Unit) -> Case) {
+    let mut u = Unit::new(DType::BF16);
+    u.rounding = Some(DType::BF16);
+    let case = build(&mut u);
+    let [got, naive] = [false, true].map(|naive| {
+        let mut gpu = device_with_kernels(&u, case.ops.clone(), Execution::Launches, naive);
+        gpu.run(&u);
+        gpu.check_guards(what, &u);
+        case.results.iter().map(|(_, t, _)| gpu.get(*t)).collect::<Vec<_>>()
+    });
+    for (((name, _, bound), got), naive) in case.results.iter().zip(got).zip(naive) {
+        let error = relative_l2(&got, &naive);
+        assert!(error <= bound.relative_l2(), "{what}: {name}: {error:.3e} away from the naive kernels");
+    }
 }

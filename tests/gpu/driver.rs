@@ -39,7 +39,7 @@ extern "C" fn start_again() {
 }
 
 /// A folder in which the library that cargo built beside this test has the driver's names.
-fn folder() -> Option<PathBuf> {
+pub fn folder() -> Option<PathBuf> {
     let test = std::env::current_exe().ok()?;
     let beside = test.parent()?;
     let library = [beside.join("libptx_sim.so"), beside.join("../libptx_sim.so")].into_iter().find(|p| p.exists())?;

@@ -37,7 +37,8 @@ def load(folder, dtype):
 
 
 def reread(model, files):
-    """transformers runs the initialiser again after loading and overwrites two kinds of tensors: take them from the files."""
+    """Pitfall B01: some versions of transformers run the initialiser again after loading and overwrite two kinds of tensors.
+    They are taken from the files; that all tensors then equal the files is checked before anything is compared."""
     changed = 0
     with torch.no_grad():
         for name, parameter in model.named_parameters():

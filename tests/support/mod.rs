@@ -8,6 +8,7 @@ pub mod random;
 pub mod tiny;
 pub mod unit;
 
+use lightning_core::CoreError;
 use lightning_core::config::ModelConfig;
 use lightning_core::cpu::CpuDevice;
 use lightning_core::device::Device;
@@ -15,7 +16,7 @@ use lightning_core::model::{
     AdamConfig, MicroBatch, Model, ModelSpec, Objective, ParamTensors, Precision, ProgramKind, Routing, Trace, Training,
 };
 use lightning_core::ops::LossScale;
-use lightning_core::program::Program;
+use lightning_core::program::{Persistent, Program};
 use lightning_core::tensor::{DType, Tensor};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -119,10 +120,10 @@ impl Batch {
 pub const OBJECTIVE: Objective =
     Objective { scale: LossScale::MeanOfMeans(1), mtp_factor: 0.3, aux_coefficient: 0.0, bias_rate: 1e-3 };
 
-/// A model on the CPU device.
-pub struct Session {
+/// A model on a device.
+pub struct Session<D = CpuDevice> {
     pub model: Model,
-    pub device: CpuDevice,
+    pub device: D,
     pub first: Program,
     pub later: Program,
     pub evaluate: Program,
@@ -160,7 +161,19 @@ impl Options {
 }
 
 impl Session {
+    /// A model on the CPU device.
     pub fn new(config: &ModelConfig, o: &Options) -> Self {
+        Self::with(config, o, |persistent, programs| CpuDevice::new(persistent, programs, o.threads))
+    }
+}
+
+impl<D: Device> Session<D> {
+    /// A model on the device that `open` makes for its memory and programs.
+    pub fn with(
+        config: &ModelConfig,
+        o: &Options,
+        open: impl FnOnce(&Persistent, &[&Program]) -> Result<D, CoreError>,
+    ) -> Self {
         let mut precision = Precision::of(o.act);
         precision.grad = o.grad.unwrap_or(precision.grad);
         let spec = ModelSpec {
@@ -179,7 +192,7 @@ impl Session {
         let optimizer = o.adam.map(|a| model.optimizer_step(&a).expect("optimizer program"));
         let mut programs = vec![&first, &later, &evaluate];
         programs.extend(&optimizer);
-        let device = CpuDevice::new(&model.persistent, &programs, o.threads).expect("device");
+        let device = open(&model.persistent, &programs).unwrap_or_else(|e| panic!("{e}"));
         Self { model, device, first, later, evaluate, optimizer }
     }
 

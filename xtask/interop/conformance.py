@@ -11,9 +11,13 @@ import pathlib
 import sys
 import time
 
+import conversions
 import triton_cases
 import triton_run
 from driver import Driver
+
+# Name of the case that is not a kernel of Triton.
+CONVERSIONS = "conversions as ml_dtypes"
 
 
 def main():
@@ -29,22 +33,28 @@ def main():
     cases = [c for c in triton_cases.all_cases(options.seed) if options.only in c.name]
     if options.reduced:
         cases = [c for c in cases if c.reduced]
+    names = [c.name for c in cases]
+    if options.only in CONVERSIONS:
+        names.insert(0, CONVERSIONS)
     if options.list:
-        print("\n".join(c.name for c in cases))
+        print("\n".join(names))
         return
-    if not cases:
+    if not names:
         sys.exit(f"no case has `{options.only}` in its name")
-    print(f"seed {options.seed}, {len(cases)} cases", flush=True)
+    print(f"seed {options.seed}, {len(names)} cases", flush=True)
     failed = []
-    for case in cases:
+    works = [lambda case=case: attempt(options.library, case, options.ptx) for case in cases]
+    if options.only in CONVERSIONS:
+        works.insert(0, lambda: convert(options.library, options.seed))
+    for name, work in zip(names, works):
         started = time.perf_counter()
-        outcome = in_a_process_of_its_own(lambda: attempt(options.library, case, options.ptx))
+        outcome = in_a_process_of_its_own(work)
         seconds = time.perf_counter() - started
         mark = "ok    " if outcome.startswith("ok") else "FAILED"
-        print(f"{mark} {seconds:6.2f} s  {case.name}: {outcome}", flush=True)
+        print(f"{mark} {seconds:6.2f} s  {name}: {outcome}", flush=True)
         if not outcome.startswith("ok"):
-            failed.append(case.name)
-    print(f"{len(cases) - len(failed)} of {len(cases)} right")
+            failed.append(name)
+    print(f"{len(names) - len(failed)} of {len(names)} right")
     if failed:
         sys.exit("failed: " + ", ".join(failed))
 
@@ -63,6 +73,18 @@ def in_a_process_of_its_own(work):
         text = said.read()
     _, status = os.waitpid(child, 0)
     return text or f"the process ended with status {status}"
+
+
+def convert(library, seed):
+    """Compares the conversions with ml_dtypes; a line that starts with ok when all are right."""
+    if library is None:
+        return "ok, nothing to compile"
+    try:
+        wrong = conversions.check(Driver(library), seed)
+    except Exception as failure:  # the cases may still tell something
+        return f"{type(failure).__name__}: {failure}"
+    shown = ", ".join(f"{name} {count}" for name, count in wrong.items())
+    return f"{'ok' if not any(wrong.values()) else 'wrong values'}, wrong results: {shown}"
 
 
 def attempt(library, case, folder):

@@ -1,11 +1,12 @@
 """The Python side of `cargo xtask data-interop`: makes text, compares token files, times a pool of processes.
 
-data_compare.py text OUT SEED BYTES          JSON lines from Python's own documentation, cut up and mixed
+data_compare.py text OUT SEED BYTES [DICT]   JSON lines from a dictionary (or Python's documentation), cut up and mixed
 data_compare.py compare TEXT TOKENIZER RANKS OUTPUT
 data_compare.py pool TEXT TOKENIZER OUT      what public preprocessors do: encode_batch in a multiprocessing pool
 """
 
 import base64
+import gzip
 import json
 import multiprocessing
 import os
@@ -17,9 +18,13 @@ import sys
 import time
 
 
-def make_text(out, seed, size):
+def make_text(out, seed, size, dictionary=None):
     rng = random.Random(int(seed))
-    whole = "\n\n".join(pydoc_data.topics.topics[k] for k in sorted(pydoc_data.topics.topics))
+    if dictionary:
+        with gzip.open(dictionary, "rt", encoding="utf-8", errors="replace") as file:
+            whole = file.read()
+    else:
+        whole = "\n\n".join(pydoc_data.topics.topics[k] for k in sorted(pydoc_data.topics.topics))
     paragraphs = [p for p in re.split(r"\n\s*\n", whole) if p.strip()]
     words = sorted(set(re.findall(r"[A-Za-z]{3,}", whole)))
     ugly = ["", " ", "\n\n\n", "é\u0301 naïve 東京 🙂", "\u200b\ufeff", "a" * 3000, "</s> inside", "\t\r\n mixed \x00"]
@@ -28,7 +33,7 @@ def make_text(out, seed, size):
         for text in ugly:
             written += file.write(json.dumps({"text": text, "n": 1}) + "\n")
         while written < int(size):
-            picked = [rng.choice(paragraphs) for _ in range(rng.randrange(1, 12))]
+            picked = [rng.choice(paragraphs) for _ in range(rng.randrange(1, 24))]
             # A few words change, so that no document is a copy of another.
             swap = lambda m: rng.choice(words) if rng.random() < 0.05 else m.group()
             text = re.sub(r"[A-Za-z]{3,}", swap, "\n\n".join(picked))

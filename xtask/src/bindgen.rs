@@ -1,6 +1,7 @@
-//! `cargo xtask bindgen`: the parameter blocks of `params.h` as Rust, checked in as `kernels-sys/src/params.rs`.
+//! `cargo xtask bindgen`: what one language knows of another, generated and checked in: the parameter blocks of `params.h`
+//! as Rust (`kernels-sys/src/params.rs`), and the C interface of `capi` as a header (`capi/include/lightning.h`).
 //!
-//! bindgen takes half a minute to compile and needs libclang, so neither is part of a build: this verb starts itself
+//! The generators take half a minute to compile and bindgen needs libclang, so neither is part of a build: this verb starts itself
 //! again with the `bindgen` feature on, and libclang comes from the system or, where it has none, from the package
 //! index into `target/libclang`.
 
@@ -15,11 +16,11 @@ use argh::FromArgs;
 
 use crate::failure::Result;
 
-/// regenerate kernels-sys/src/params.rs from csrc/include/lightning/params.h
+/// regenerate kernels-sys/src/params.rs from params.h, and capi/include/lightning.h from capi
 #[derive(FromArgs)]
 #[argh(subcommand, name = "bindgen")]
 pub struct Bindgen {
-    /// write nothing; fail if the checked-in file differs from what would be generated
+    /// write nothing; fail if a checked-in file differs from what would be generated
     #[argh(switch)]
     check: bool,
 }

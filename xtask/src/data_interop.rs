@@ -1,8 +1,9 @@
 //! `cargo xtask data-interop`: data preparation with a real tokenizer, compared with what Python makes of the same text.
 //!
 //! The ranks of a byte-level BPE of 131,072 entries come in a package of the Python index; they are converted to a
-//! `tokenizer.json` here and never checked in. The text is Python's own documentation, cut up and mixed by a seed. The
-//! program prepares it, is killed and started again, and every document must hold the ids that the Python libraries give.
+//! `tokenizer.json` here and never checked in. The text is an English dictionary from a Debian package (where `apt-get`
+//! cannot bring it, Python's own documentation), cut up and mixed by a seed. The program prepares it, is killed and started
+//! again, and every document must hold the ids that the Python libraries give.
 
 mod convert;
 
@@ -13,7 +14,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use argh::FromArgs;
 
 use crate::failure::{Failure, Result, create_folder, write_file};
-use crate::process::{cargo, remove_folder, root, run, target_dir};
+use crate::process::{capture, cargo, remove_folder, root, run, target_dir};
 use crate::python::Python;
 
 /// The tokenizer's ranks, two libraries that apply them, and what these need.
@@ -31,9 +32,9 @@ pub struct DataInterop {
     /// megabytes of text
     #[argh(option, default = "8")]
     megabytes: u64,
-    /// also time a pool of Python processes that does the same work
-    #[argh(switch)]
-    time: bool,
+    /// also time a pool of Python processes that does the same work, this many times in turn
+    #[argh(option, default = "0")]
+    time: u32,
 }
 
 impl DataInterop {
@@ -61,7 +62,15 @@ impl DataInterop {
             run(&mut command)
         };
         let bytes = (self.megabytes * 1_000_000).to_string();
-        script(&[&"text", &text, &seed.to_string(), &bytes])?;
+        let mut args: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&"text", &text];
+        let seed_text = seed.to_string();
+        args.extend([&seed_text as &dyn AsRef<std::ffi::OsStr>, &bytes]);
+        let dictionary = dictionary()?;
+        match &dictionary {
+            Some(dictionary) => args.push(dictionary),
+            None => eprintln!("no Debian package at hand: the text is Python's documentation"),
+        }
+        script(&args)?;
         let output = work.join("prepared");
         let start = Instant::now();
         interrupted(&prepare(&text, &tokenizer, &output), seed)?;
@@ -71,16 +80,37 @@ impl DataInterop {
         let mut inspect = program();
         inspect.args(["data", "inspect"]).arg(first_shard(&output)?).arg("--tokenizer").arg(&tokenizer);
         run(inspect.args(["--samples", "1"]))?;
-        if self.time {
-            let again = work.join("timed");
+        for round in 1..=self.time {
+            let again = work.join(format!("timed-{round}"));
             let start = Instant::now();
             run(&mut prepare(&text, &tokenizer, &again))?;
-            eprintln!("data prep pretrain: {:.2} s", start.elapsed().as_secs_f64());
+            let seconds = start.elapsed().as_secs_f64();
+            eprintln!("round {round}: data prep pretrain: {seconds:.2} s, loading the tokenizer included");
             script(&[&"pool", &text, &tokenizer, &work.join("pool")])?;
         }
         println!("data-interop: all ids are those of the Python libraries");
         Ok(())
     }
+}
+
+/// The text of an English dictionary out of a Debian package, brought once; `None` without `apt-get` and `dpkg-deb`.
+fn dictionary() -> Result<Option<PathBuf>> {
+    const PACKAGE: &str = "dict-gcide";
+    let folder = target_dir().join("interop/data-text");
+    let text = folder.join("usr/share/dictd/gcide.dict.dz");
+    if text.is_file() {
+        return Ok(Some(text));
+    }
+    create_folder(&folder)?;
+    let download = capture(Command::new("apt-get").args(["download", PACKAGE]).current_dir(&folder));
+    if !download.is_ok_and(|o| o.status.success()) {
+        return Ok(None);
+    }
+    let entries = std::fs::read_dir(&folder).map_err(|e| Failure::io("list", &folder, &e))?;
+    let package = entries.flatten().map(|e| e.path()).find(|p| p.extension().is_some_and(|e| e == "deb"));
+    let Some(package) = package else { return Ok(None) };
+    let unpacked = capture(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&folder));
+    Ok((unpacked.is_ok_and(|o| o.status.success()) && text.is_file()).then_some(text))
 }
 
 fn program() -> Command {

@@ -24,7 +24,7 @@ impl Interop {
     pub fn run(self) -> Result<()> {
         let python = match self.python {
             Some(python) => python,
-            None => environment(&target_dir().join("interop-python"))?,
+            None => environment(&target_dir().join("interop-python"), "tests/interop/requirements.txt")?,
         };
         let mut build = cargo();
         build.args(["build", "--release", "-p", "lightning-train", "--bins"]);
@@ -46,19 +46,19 @@ impl Interop {
     }
 }
 
-/// Makes the environment once and returns its interpreter.
-fn environment(folder: &Path) -> Result<PathBuf> {
+/// Makes an environment with the packages of a requirements file of the repository, once, and returns its interpreter.
+pub fn environment(folder: &Path, requirements: &str) -> Result<PathBuf> {
     let interpreter = folder.join("bin/python");
     let ready = folder.join("ready");
     if ready.is_file() {
         return Ok(interpreter);
     }
-    let by_hand = "pass --python an interpreter that has torch, transformers and peft";
+    let by_hand = format!("pass --python an interpreter that has the packages of {requirements}");
     remove_folder(folder)?;
-    run(Python::find(by_hand)?.command().args(["-m", "venv"]).arg(folder))?;
+    run(Python::find(&by_hand)?.command().args(["-m", "venv"]).arg(folder))?;
     run(Command::new(&interpreter)
         .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--requirement"])
-        .arg(root().join("tests/interop/requirements.txt")))?;
+        .arg(root().join(requirements)))?;
     crate::failure::write_file(&ready, "")?;
     Ok(interpreter)
 }

@@ -1,7 +1,9 @@
 //! `cargo xtask`: development tasks that need more than one cargo command.
 
 mod bindgen;
+mod checkpoint_speed;
 mod data_interop;
+mod device_check;
 mod failure;
 mod fake_checkpoint;
 mod interop;
@@ -30,7 +32,9 @@ struct Xtask {
 #[argh(subcommand)]
 enum Verb {
     Bindgen(bindgen::Bindgen),
+    CheckpointSpeed(checkpoint_speed::CheckpointSpeed),
     DataInterop(data_interop::DataInterop),
+    DeviceCheck(device_check::DeviceCheck),
     FakeCheckpoint(fake_checkpoint::FakeCheckpoint),
     Interop(interop::Interop),
     KernelFacts(kernel_facts::KernelFacts),
@@ -46,7 +50,9 @@ fn main() -> ExitCode {
     let xtask: Xtask = argh::from_env();
     let done = match xtask.verb {
         Verb::Bindgen(verb) => verb.run(),
+        Verb::CheckpointSpeed(verb) => verb.run(),
         Verb::DataInterop(verb) => verb.run(),
+        Verb::DeviceCheck(verb) => verb.run(),
         Verb::FakeCheckpoint(verb) => verb.run(),
         Verb::Interop(verb) => verb.run(),
         Verb::KernelFacts(verb) => verb.run(),

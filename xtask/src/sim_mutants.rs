@@ -1,7 +1,7 @@
 //! `cargo xtask sim-mutants`: plants faults in kernels and reports which of them the virtual GPU finds.
 //!
 //! The sampling and the launches are an example program of `kernels-sys`; this verb compiles the TMA and wgmma pipeline
-//! that half of the mutants come from, which is no part of the product.
+//! that some of the mutants come from, which is no part of the product.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use crate::failure::{Result, create_folder};
 use crate::process::{cargo, root, run, target_dir, text};
 use crate::setup_cuda;
 
-/// plant faults in kernels (half in RMSNorm, half in a TMA and wgmma pipeline) and count those that are found
+/// plant faults in kernels (RMSNorm, matrix products, a TMA and wgmma pipeline) and count those that are found
 #[derive(FromArgs)]
 #[argh(subcommand, name = "sim-mutants")]
 pub struct SimMutants {
@@ -21,6 +21,12 @@ pub struct SimMutants {
     /// number of mutants (default 20)
     #[argh(option, default = "20")]
     count: u64,
+    /// draw from this module alone: norm/rms_norm, gemm/gemm, gemm/gemm_plain, pipeline
+    #[argh(option)]
+    family: Option<String>,
+    /// run every mutant whose line in the list contains this, in place of a sample
+    #[argh(option)]
+    only: Option<String>,
     /// fail unless this share of the mutants is found, in percent
     #[argh(option)]
     at_least: Option<u32>,
@@ -54,6 +60,12 @@ impl SimMutants {
             .arg("--pipeline")
             .arg(&pipeline)
             .args(["--seed", &self.seed.to_string(), "--count", &self.count.to_string()]);
+        if let Some(family) = &self.family {
+            command.args(["--family", family]);
+        }
+        if let Some(text) = &self.only {
+            command.args(["--only", text]);
+        }
         if let Some(percent) = self.at_least {
             command.args(["--at-least", &percent.to_string()]);
         }

@@ -9,7 +9,7 @@ use crate::failure::{Failure, Result};
 use crate::process::{cargo, root, run, target_dir};
 use crate::setup_cuda;
 
-/// run every check: toolkit, format, lints, no_std proof, tests, kernel budgets, parameter blocks, the virtual GPU
+/// run every check: toolkit, format, lints, no_std proof, tests, checkpoints, kernel budgets, parameter blocks
 #[derive(FromArgs)]
 #[argh(subcommand, name = "test")]
 pub struct Test {
@@ -27,8 +27,11 @@ const STEPS: &[Step] = &[
     ("lints", lints),
     ("no_std proof", no_std_proof),
     ("tests", tests),
+    ("checkpoints at a sixteenth", family_member),
     ("kernel budgets", || verb("kernel-facts", &[])),
     ("parameter blocks", || verb("bindgen", &["--check"])),
+    ("foreign kernels", || verb("sim-conformance", &["--reduced"])),
+    ("planted faults", || verb("sim-mutants", &["--count", "20", "--at-least", "90"])),
 ];
 
 impl Test {
@@ -90,6 +93,19 @@ fn no_std_proof() -> Result<()> {
 
 fn tests() -> Result<()> {
     run(cargo_with_kernels().args(["test", "--release", "--workspace"]))
+}
+
+/// The family member with widths of a sixteenth (241 MB) through import, the simulated layouts and export.
+fn family_member() -> Result<()> {
+    run(cargo_with_kernels().env("LIGHTNING_FAMILY_SCALE", "16").args([
+        "test",
+        "--release",
+        "--workspace",
+        "--test",
+        "convert",
+        "--",
+        "a_checkpoint_survives_import",
+    ]))
 }
 
 /// Another verb of this program, as a process of its own so that its output reads as if typed.

@@ -1,4 +1,4 @@
-// One thin wrapper for each PTX instruction that the kernels write by hand. Nothing else in csrc/ contains asm.
+// One thin wrapper for each PTX instruction that the kernels write by hand. Nothing else in csrc/ contains asm, but wgmma.cuh.
 //
 // Names follow the instruction; the comment gives its text and the condition that the hardware does not check.
 // "shared address" is a 32-bit address of the block's shared window (shared_address), which is also its address in the
@@ -55,6 +55,13 @@ __device__ __forceinline__ uint32_t cluster_rank() {
   uint32_t rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
+}
+
+// Number of blocks in this block's cluster; 1 where the launch asks for none.
+__device__ __forceinline__ uint32_t cluster_blocks() {
+  uint32_t blocks;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+  return blocks;
 }
 
 // barrier.cluster.arrive.release + wait.acquire: all threads of the cluster.
@@ -156,6 +163,32 @@ __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.
 // ---------------------------------------------------------------------------------------------------------------------
 // Matrices
 // ---------------------------------------------------------------------------------------------------------------------
+
+// Four 8x8 matrices of 16-bit elements from shared memory; lane i gives the address of row i % 8 of matrix i / 8, 16 bytes
+// at a multiple of 16. A lane gets elements 2 (lane % 4) and the next of row lane / 4 of every matrix.
+__device__ __forceinline__ void load_matrix_4(uint32_t (&to)[4], uint32_t row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(row)
+               : "memory");
+}
+
+// The same with every matrix transposed.
+__device__ __forceinline__ void load_matrix_4_transposed(uint32_t (&to)[4], uint32_t row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(row)
+               : "memory");
+}
+
+// d += a b for 16 rows, 8 columns, 16 of k; bf16 operands. A lane holds of a: rows lane / 4 and 8 further, k 2 (lane % 4)
+// and the next, then the same 8 further in k; of b: column lane / 4; of d: two neighbours in each of the two rows.
+__device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 
 // Four 8x8 matrices of 16-bit elements to shared memory; lane i gives the address of row i % 8 of matrix i / 8.
 __device__ __forceinline__ void store_matrix_4(uint32_t row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {

@@ -21,8 +21,11 @@ pub struct Equivalent {
 
 const NOBODY_WAITS: &str = "in the last step of an odd number: the stage that is released here is loaded no more, so that nobody waits for \
      the release, and wgmma.wait_group 0 follows before anything else";
+const MULTIPLE_OF_8: &str =
+    "k is a multiple of 8, because the row stride of a tensor map is a multiple of 16 bytes: it is never 1 or 193";
 const COMPARED_WITH_ZERO: &str =
     "the start of a step is only ever compared with zero, and the first two steps are told apart by code";
+const SAME_IN_EVERY_LANE: &str = "lane 0 is to store the sum of its warp; the butterfly leaves the same sum in every lane, and the 31 others store it";
 
 /// All that is proven.
 pub const EQUIVALENT: &[Equivalent] = &[
@@ -31,7 +34,21 @@ pub const EQUIVALENT: &[Equivalent] = &[
         before: "setp.lt.s32 %p4, %r49, 1;",
         after: "setp.le.s32 %p4, %r49, 1;",
         place: (0, 1),
-        reason: "k is a multiple of 8: the row stride of a tensor map is a multiple of 16 bytes",
+        reason: MULTIPLE_OF_8,
+    },
+    Equivalent {
+        kernel: "gemm_pipeline",
+        before: "setp.lt.s32 %p23, %r49, 1;",
+        after: "setp.le.s32 %p23, %r49, 1;",
+        place: (0, 1),
+        reason: MULTIPLE_OF_8,
+    },
+    Equivalent {
+        kernel: "gemm_pipeline",
+        before: "setp.lt.u32 %p24, %r326, 192;",
+        after: "setp.le.u32 %p24, %r326, 192;",
+        place: (0, 1),
+        reason: MULTIPLE_OF_8,
     },
     Equivalent {
         kernel: "gemm_pipeline",
@@ -81,6 +98,62 @@ pub const EQUIVALENT: &[Equivalent] = &[
         after: "",
         place: (2, 3),
         reason: NOBODY_WAITS,
+    },
+    Equivalent {
+        kernel: "rms_norm_fwd_bf16",
+        before: "setp.ne.s32 %p50, %r144, 0;",
+        after: "setp.eq.s32 %p50, %r144, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
+    },
+    Equivalent {
+        kernel: "rms_norm_fwd_bf16",
+        before: "setp.ne.s32 %p96, %r381, 0;",
+        after: "setp.eq.s32 %p96, %r381, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
+    },
+    Equivalent {
+        kernel: "rms_norm_fwd_f32",
+        before: "setp.ne.s32 %p50, %r97, 0;",
+        after: "setp.eq.s32 %p50, %r97, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
+    },
+    Equivalent {
+        kernel: "rms_norm_fwd_f32",
+        before: "setp.ne.s32 %p96, %r24, 0;",
+        after: "setp.eq.s32 %p96, %r24, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
+    },
+    Equivalent {
+        kernel: "rms_norm_bwd_bf16",
+        before: "setp.ne.s32 %p39, %r179, 0;",
+        after: "setp.eq.s32 %p39, %r179, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
+    },
+    Equivalent {
+        kernel: "rms_norm_bwd_bf16",
+        before: "setp.ne.s32 %p81, %r375, 0;",
+        after: "setp.eq.s32 %p81, %r375, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
+    },
+    Equivalent {
+        kernel: "rms_norm_bwd_f32",
+        before: "setp.ne.s32 %p44, %r12, 0;",
+        after: "setp.eq.s32 %p44, %r12, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
+    },
+    Equivalent {
+        kernel: "rms_norm_bwd_f32",
+        before: "setp.ne.s32 %p84, %r270, 0;",
+        after: "setp.eq.s32 %p84, %r270, 0;",
+        place: (0, 1),
+        reason: SAME_IN_EVERY_LANE,
     },
 ];
 

@@ -1,10 +1,11 @@
 //! Plants faults in kernels and reports which of them the virtual GPU finds; `cargo xtask sim-mutants` runs this.
 //!
 //! ```text
-//! sim_mutants --pipeline gemm_pipeline.ptx --seed 7 --count 200 [--at-least 95] [--json] [--list]
+//! sim_mutants --pipeline gemm_pipeline.ptx --seed 7 --count 200 [--family MODULE] [--only TEXT] [--at-least 95] [--json] [--list]
 //! ```
 //!
-//! Mutants are drawn from all sites of the RMSNorm kernels and of the pipeline, half from each. Every mutant runs in a
+//! Mutants are drawn from all sites of the modules below and of the pipeline, from each in turn, or of one with
+//! `--family`; with `--only`, all sites whose line in the list contains the text are run instead. Every mutant runs in a
 //! process of its own, because one that waits for ever must be ended from outside; it is compared with the original by
 //! a hash of everything that it leaves in memory, under two schedules.
 
@@ -30,6 +31,11 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Seed of the inputs that every mutant gets.
 const INPUTS_SEED: u64 = 20;
 
+/// Modules of the product that faults are planted in; the pipeline comes after them.
+const MODULES: [&str; 3] = ["norm/rms_norm", "gemm/gemm", "gemm/gemm_plain"];
+/// Name of the pipeline as a family.
+const PIPELINE: &str = "pipeline";
+
 /// What became of a mutant.
 enum Outcome {
     /// A check reported it.
@@ -46,6 +52,10 @@ struct Arguments {
     pipeline: String,
     seed: u64,
     count: usize,
+    /// Draw from this module alone.
+    family: Option<String>,
+    /// Take every site whose line in the list contains this, in place of a sample.
+    only: Option<String>,
     /// Percent of the mutants that must be found for success.
     at_least: usize,
     json: bool,
@@ -65,8 +75,17 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
-    let mut out =
-        Arguments { pipeline: String::new(), seed: 1, count: 20, at_least: 0, json: false, list: false, child: None };
+    let mut out = Arguments {
+        pipeline: String::new(),
+        seed: 1,
+        count: 20,
+        family: None,
+        only: None,
+        at_least: 0,
+        json: false,
+        list: false,
+        child: None,
+    };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         let number = |text: String| text.parse::<u64>().map_err(|_| format!("`{text}` is not a number"));
@@ -74,6 +93,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--pipeline" => out.pipeline = value()?,
             "--seed" => out.seed = number(value()?)?,
             "--count" => out.count = number(value()?)? as usize,
+            "--family" => out.family = Some(value()?),
+            "--only" => out.only = Some(value()?),
             "--at-least" => out.at_least = number(value()?)? as usize,
             "--json" => out.json = true,
             "--list" => out.list = true,
@@ -87,53 +108,58 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     Ok(out)
 }
 
-/// The two modules: PTX text of the RMSNorm family and of the pipeline.
-fn modules(pipeline: &str) -> Result<[String; 2], String> {
-    let image = kernels_sys::image("norm/rms_norm", Arch::Sm90a)
-        .ok_or_else(|| kernels_sys::absent().unwrap_or("no image for sm_90a").to_string())?;
-    let text = std::fs::read_to_string(pipeline).map_err(|e| format!("cannot read {pipeline}: {e}"))?;
-    Ok([image.ptx().to_string_lossy().into_owned(), text])
+/// PTX text of the modules and of the pipeline.
+fn modules(pipeline: &str) -> Result<Vec<String>, String> {
+    let embedded = |module: &&str| {
+        let image = kernels_sys::image(module, Arch::Sm90a)
+            .ok_or_else(|| kernels_sys::absent().unwrap_or("no image for sm_90a").to_string())?;
+        Ok(image.ptx().to_string_lossy().into_owned())
+    };
+    let mut texts = MODULES.iter().map(embedded).collect::<Result<Vec<_>, String>>()?;
+    texts.push(std::fs::read_to_string(pipeline).map_err(|e| format!("cannot read {pipeline}: {e}"))?);
+    Ok(texts)
+}
+
+/// Which of the modules a kernel is in.
+fn module_of(kernel: &str) -> Result<usize, String> {
+    if kernel == pipeline::KERNEL {
+        return Ok(MODULES.len());
+    }
+    let known = kernels_sys::kernel(kernel, Arch::Sm90a).ok_or_else(|| format!("no kernel {kernel}"))?;
+    let named = MODULES.iter().position(|module| *module == known.module);
+    named.ok_or_else(|| format!("{} of {kernel} is not among the modules", known.module))
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode, String> {
     let modules = modules(&arguments.pipeline)?;
-    let text_of = |kernel: &str| &modules[usize::from(kernel == pipeline::KERNEL)];
     let all: Vec<Vec<Site>> = modules.iter().map(|text| sites::sites(text)).collect();
     if let Some((kernel, index)) = &arguments.child {
-        let half = usize::from(kernel == pipeline::KERNEL);
-        let mutant = sites::mutated(&modules[half], &all[half][*index]);
+        let module = module_of(kernel)?;
+        let mutant = sites::mutated(&modules[module], &all[module][*index]);
         return Ok(child(kernel, &mutant));
     }
     if arguments.list {
         for site in all.iter().flatten() {
-            println!("{}:{} {:?}: {} -> {}", site.kernel, site.line + 1, site.kind, site.before, site.after);
+            println!("{}", shown(site));
         }
         return Ok(ExitCode::SUCCESS);
     }
 
     let proofs = all.iter().map(|sites| equivalent::proven(sites, EQUIVALENT)).collect::<Result<Vec<_>, String>>()?;
+    let chosen = chosen(&arguments, &all)?;
     let mut originals = BTreeMap::new();
-    for kernel in all.iter().flatten().map(|site| &site.kernel) {
+    for kernel in chosen.iter().map(|(module, index)| &all[*module][*index].kernel) {
         if !originals.contains_key(kernel) {
-            let hash = workloads::run(kernel, text_of(kernel), INPUTS_SEED, 1, true)
+            let hash = workloads::run(kernel, &modules[module_of(kernel)?], INPUTS_SEED, 1, true)
                 .map_err(|why| format!("the original {kernel} is not right: {why}"))?;
             originals.insert(kernel.clone(), hash);
         }
     }
-    let mut random = Random::seeded(arguments.seed);
-    let mut left: [Vec<usize>; 2] = [Vec::new(), Vec::new()];
     let mut tally: BTreeMap<String, [usize; 2]> = BTreeMap::new();
     let (mut by_check, mut by_value, mut endless) = (0, 0, 0);
     let (mut survivors, mut equivalents) = (Vec::new(), Vec::new());
-    for n in 0..arguments.count {
-        // Each site at most once, as long as there are any.
-        let half = n % 2;
-        if left[half].is_empty() {
-            left[half] = (0..all[half].len()).collect();
-        }
-        let at = (random.bits() % left[half].len() as u64) as usize;
-        let index = left[half].swap_remove(at);
-        let site = &all[half][index];
+    for &(module, index) in &chosen {
+        let site = &all[module][index];
         let outcome = mutant(&arguments.pipeline, site, index, originals[&site.kernel])?;
         let found = &mut tally.entry(format!("{:?}", site.kind)).or_default()[0];
         let said = match &outcome {
@@ -151,8 +177,8 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             }
             Outcome::Survived => "SURVIVED".to_string(),
         };
-        let line = format!("{}:{} {:?}: {} -> {}", site.kernel, site.line + 1, site.kind, site.before, site.after);
-        match (proofs[half][index], &outcome) {
+        let line = shown(site);
+        match (proofs[module][index], &outcome) {
             (Some(proof), Outcome::Survived) => {
                 equivalents.push(format!("{line}\n    {}", proof.reason));
             }
@@ -162,7 +188,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             (None, Outcome::Survived) => survivors.push(line.clone()),
             (None, _) => *found += 1,
         }
-        if proofs[half][index].is_none() {
+        if proofs[module][index].is_none() {
             tally.entry(format!("{:?}", site.kind)).or_default()[1] += 1;
         }
         eprintln!("{line}\n    {said}");
@@ -170,6 +196,39 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
     report(&arguments, by_check, by_value + endless, (&survivors, &equivalents), &tally);
     let found = by_check + by_value + endless;
     Ok(ExitCode::from(u8::from(found * 100 < arguments.at_least * (found + survivors.len()))))
+}
+
+/// A site as the list shows it.
+fn shown(site: &Site) -> String {
+    format!("{}:{} {:?}: {} -> {}", site.kernel, site.line + 1, site.kind, site.before, site.after)
+}
+
+/// The sites to run, as module and index.
+fn chosen(arguments: &Arguments, all: &[Vec<Site>]) -> Result<Vec<(usize, usize)>, String> {
+    if let Some(text) = &arguments.only {
+        let named = |of: usize| (0..all[of].len()).filter(move |i| shown(&all[of][*i]).contains(text));
+        return Ok((0..all.len()).flat_map(|of| named(of).map(move |i| (of, i))).collect());
+    }
+    let names = || MODULES.into_iter().chain([PIPELINE]);
+    let families: Vec<usize> = match &arguments.family {
+        None => (0..all.len()).collect(),
+        Some(name) => match names().position(|known| known == name) {
+            Some(family) => vec![family],
+            None => return Err(format!("--family {name}: choose from {}", names().collect::<Vec<_>>().join(", "))),
+        },
+    };
+    let mut random = Random::seeded(arguments.seed);
+    let mut left: Vec<Vec<usize>> = vec![Vec::new(); all.len()];
+    let draw = |n: usize| {
+        // Each site at most once, as long as there are any.
+        let family = families[n % families.len()];
+        if left[family].is_empty() {
+            left[family] = (0..all[family].len()).collect();
+        }
+        let at = (random.bits() % left[family].len() as u64) as usize;
+        (family, left[family].swap_remove(at))
+    };
+    Ok((0..arguments.count).map(draw).collect())
 }
 
 /// Runs a mutant under two schedules; what it leaves is one line on standard output.
@@ -239,7 +298,7 @@ fn report(
         println!(
             "{{\"seed\":{},\"count\":{},\"found_by_check\":{by_check},\"found_by_value\":{by_value},\"survived\":[{}],\"equivalent\":[{}]}}",
             arguments.seed,
-            arguments.count,
+            by_check + by_value + survivors.len() + equivalents.len(),
             quoted(survivors),
             quoted(equivalents)
         );
@@ -251,7 +310,7 @@ fn report(
     println!(
         "seed {}: {} mutants, {by_check} found by check, {by_value} by value, {} equivalent, {} survived ({percent:.1} % of the others found)",
         arguments.seed,
-        arguments.count,
+        found + survivors.len() + equivalents.len(),
         equivalents.len(),
         survivors.len()
     );

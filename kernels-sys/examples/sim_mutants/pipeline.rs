@@ -14,12 +14,21 @@ const TILE: usize = 128;
 /// Dynamic shared memory: `sizeof(Shared)`.
 const SHARED_BYTES: u32 = 2 * 3 * (128 * 64 * 2) + 4 * (64 * 64 * 2) + 2 * 3 * 8;
 
-/// One product d = a b^T and what it should be.
+/// One product d = a b^T.
 pub struct Product {
     /// What the device left, [m, n].
     pub got: Vec<Bf16>,
+    a: Vec<Bf16>,
+    b: Vec<Bf16>,
+    shape: (usize, usize, usize),
+}
+
+impl Product {
     /// The same, computed here.
-    pub want: Vec<Bf16>,
+    pub fn want(&self) -> Vec<Bf16> {
+        let (m, n, k) = self.shape;
+        reference(&self.a, &self.b, m, n, k)
+    }
 }
 
 /// Runs one product of whole eighths, which every order of summation gives exactly.
@@ -61,15 +70,17 @@ pub fn product(
     for address in [a_at, b_at, d_at] {
         memory.free(address).map_err(|e| e.to_string())?;
     }
-    Ok(Product { got: bytes.chunks_exact(2).map(Bf16::from_bytes).collect(), want: reference(&a, &b, m, n, k) })
+    Ok(Product { got: bytes.chunks_exact(2).map(Bf16::from_bytes).collect(), a, b, shape: (m, n, k) })
 }
 
 fn reference(a: &[Bf16], b: &[Bf16], m: usize, n: usize, k: usize) -> Vec<Bf16> {
+    let floats = |elements: &[Bf16]| elements.iter().map(|e| e.to_f32()).collect::<Vec<f32>>();
+    let (a, b) = (floats(a), floats(b));
     let mut d = Vec::with_capacity(m * n);
     for i in 0..m {
         for j in 0..n {
             let (row, column) = (&a[i * k..][..k], &b[j * k..][..k]);
-            let sum: f32 = row.iter().zip(column).map(|(x, y)| x.to_f32() * y.to_f32()).sum();
+            let sum: f32 = row.iter().zip(column).map(|(x, y)| x * y).sum();
             d.push(Bf16::from_f32(sum));
         }
     }

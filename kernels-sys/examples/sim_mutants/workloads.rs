@@ -3,12 +3,13 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use kernels_sys::SumBlocksParams;
+use kernels_sys::{Arch, SumBlocksParams};
 use ptx_sim::exec::Module;
 use std::sync::Arc;
 
 use super::pipeline;
-use super::virtual_gpu::rms_norm::{BackwardCase, ForwardCase, Inputs, XOut, backward, forward};
+use super::virtual_gpu::gemm::{Form, Path, Product};
+use super::virtual_gpu::rms_norm::{BackwardCase, EPS, ForwardCase, Inputs, Odd, XOut, backward, forward};
 use super::virtual_gpu::{Bf16, Element, Random, Trouble, VirtualGpu};
 
 /// Runs the launches for `kernel` with `ptx` in place of its module. Inputs depend on `inputs_seed` alone, the schedule
@@ -20,18 +21,32 @@ pub fn run(kernel: &str, ptx: &str, inputs_seed: u64, schedule_seed: u64, verify
     let mut hasher = DefaultHasher::new();
     if kernel == pipeline::KERNEL {
         let module = Arc::new(Module::load(ptx).map_err(|e| format!("refused at load: {e}"))?);
-        // Every number of steps up to twice around the ring, and many; then tiles that the tensors end in.
-        let depths = [8, 64, 128, 192, 200, 256, 320, 384, 400, 1000];
+        // Every number of steps up to twice around the ring, and many: a count that is one short makes up a whole phase
+        // in 16 rounds, and no sooner shows, because one warp's wait for wgmma speaks for its whole group. Then tiles
+        // that the tensors end in.
+        let depths = [8, 64, 128, 192, 200, 256, 320, 384, 400, 1000, 4096];
         for shape in depths.map(|k| (256, 128, k)).into_iter().chain([(300, 200, 328)]) {
             let product = pipeline::product(gpu.machine(), &module, shape, &mut random)?;
             hash_elements(&product.got, &mut hasher);
-            if verify && product.got != product.want {
+            if verify && product.got != product.want() {
                 return Err(format!("the product of {shape:?} is wrong"));
             }
         }
         return Ok(hasher.finish());
     }
-    gpu.replace_module("norm/rms_norm", ptx).map_err(|e| format!("refused at load: {e}"))?;
+    let module = kernels_sys::kernel(kernel, Arch::Sm90a).ok_or_else(|| format!("no kernel {kernel}"))?.module;
+    gpu.replace_module(module, ptx).map_err(|e| format!("refused at load: {e}"))?;
+    let products = products(kernel);
+    for product in &products {
+        let outcome = product.run(&gpu, &mut random).map_err(|trouble| trouble.to_string())?;
+        hash_elements(&outcome.got, &mut hasher);
+        if verify && outcome.got != outcome.want {
+            return Err(format!("{product:?} is wrong"));
+        }
+    }
+    if !products.is_empty() {
+        return Ok(hasher.finish());
+    }
     let outcome = match kernel {
         "rms_norm_fwd_bf16" => forward_shapes::<Bf16>(&gpu, &mut random, &mut hasher),
         "rms_norm_fwd_f32" => forward_shapes::<f32>(&gpu, &mut random, &mut hasher),
@@ -41,6 +56,49 @@ pub fn run(kernel: &str, ptx: &str, inputs_seed: u64, schedule_seed: u64, verify
         other => return Err(format!("no launches are known for {other}")),
     };
     outcome.map(|()| hasher.finish()).map_err(|trouble| trouble.to_string())
+}
+
+/// Products that reach every path of a matrix product's kernel; none for other kernels.
+fn products(kernel: &str) -> Vec<Product> {
+    let Some(name) = kernel.strip_prefix("gemm_") else { return Vec::new() };
+    let plain = name.strip_prefix("plain_");
+    let Some(form) = Form::ALL.into_iter().find(|f| plain.unwrap_or(name).starts_with(f.name())) else {
+        return Vec::new();
+    };
+    let mut products = Vec::new();
+    if plain.is_some() {
+        // Sizes at the edges of tiles, of packs of eight and of steps of k, aligned and not.
+        let shapes = [(64, 64, 64), (72, 136, 40), (65, 63, 33), (7, 9, 17), (130, 66, 100)];
+        for (i, sizes) in shapes.into_iter().enumerate() {
+            let pads = [[0, 8, 0], [0; 3], [7, 3, 1], [1, 0, 5], [8; 3]][i];
+            let c_f32 = kernel.ends_with("f32");
+            products.push(Product { form, path: Path::Plain, sizes, pads, c_f32, accumulate: i % 2 == 1, alpha: 0.5 });
+        }
+        return products;
+    }
+    let cols = name.rsplit('_').next().and_then(|cols| cols.parse().ok()).unwrap_or(128);
+    let eights = |length: usize| length.next_multiple_of(8) - length;
+    for cluster in [1, 2] {
+        // Depths of every number of stages up to twice around the ring; tiles at edges of c in both directions, aligned
+        // and not; more tiles than clusters, in two bands of rows.
+        let depths = [8, 64, 200, 320, 392, 13 * 64];
+        let edges = [(137, cols + 9, 72), (3 * 128 * cluster, 2 * cols - 31, 136)];
+        let shapes = depths.map(|k| (128 * cluster, 40, k)).into_iter().chain(edges);
+        for (i, (m, n, k)) in shapes.enumerate() {
+            let a = if form == Form::TN { eights(m) } else { eights(k) };
+            let b = if form == Form::NT { eights(k) } else { eights(n) };
+            products.push(Product {
+                form,
+                path: Path::Tma { cols, cluster, clusters: if i == 7 { 2 } else { 1 } },
+                sizes: (m, n, k),
+                pads: [a, b, [0, 1, 8, 4][(i + cluster) % 4]],
+                c_f32: i % 2 == 0,
+                accumulate: i % 3 == 0,
+                alpha: [1.0, 0.5][i % 2],
+            });
+        }
+    }
+    products
 }
 
 /// Widths that end inside each of the pieces that the threads take: unaligned rows in pieces of 384, then aligned rows
@@ -58,7 +116,8 @@ fn forward_shapes<T: Element>(
     hasher: &mut DefaultHasher,
 ) -> Result<(), Trouble> {
     for (n, (h, pad)) in widths::<T>().into_iter().enumerate() {
-        let inputs = Inputs::<T>::new(random, (5, h, pad));
+        let mut inputs = Inputs::<T>::new(random, (5, h, pad));
+        extreme_rows(&mut inputs, random);
         let case = ForwardCase {
             kernel: "rms_norm_fwd",
             // One block more than there are rows, or fewer.
@@ -66,6 +125,7 @@ fn forward_shapes<T: Element>(
             with_b: n % 4 != 1,
             x_out: XOut::ALL[n % 3],
             shift: 0,
+            eps: [0.0, EPS][n / 2 % 2],
         };
         let left = forward(gpu, &inputs, case)?;
         hash_elements(&left.x_out.unwrap_or_default(), hasher);
@@ -73,6 +133,16 @@ fn forward_shapes<T: Element>(
         hash_elements(&left.rstd.unwrap_or_default(), hasher);
     }
     Ok(())
+}
+
+/// Mean squares at the ends of the range, one row each: zero, subnormal, infinite, and infinite elements.
+fn extreme_rows<T: Element>(inputs: &mut Inputs<T>, random: &mut Random) {
+    let h = inputs.h;
+    for (row, magnitude) in [0.0, 1e-21, 1e25].into_iter().enumerate() {
+        inputs.x[row * h..][..h].fill_with(|| T::from_f32(magnitude * random.normal(1.0)));
+        inputs.b[row * h..][..h].fill(T::from_f32(0.0));
+    }
+    inputs.x[3 * h + h / 2] = T::from_f32(f32::INFINITY);
 }
 
 fn backward_shapes<T: Element>(
@@ -83,9 +153,23 @@ fn backward_shapes<T: Element>(
     for (n, (h, pad)) in widths::<T>().into_iter().enumerate() {
         let inputs = Inputs::<T>::new(random, (7, h, pad));
         let x_out = inputs.x_out(true);
-        let case =
-            BackwardCase { naive: false, grid: [2, 5][n % 2], block_tokens: 2, accumulate: n % 2 == 0, shift: 0 };
+        let case = BackwardCase {
+            naive: false,
+            grid: [2, 5][n % 2],
+            block_tokens: 2,
+            accumulate: n % 2 == 0,
+            shift: 0,
+            odd: None,
+        };
         let left = backward(gpu, &inputs, &x_out, case)?;
+        hash_elements(&left.d_res, hasher);
+        hash_elements(&left.dw, hasher);
+    }
+    // Aligned rows but for one operand: taking these for aligned is an access that is not.
+    let inputs = Inputs::<T>::new(random, (2, 64, 0));
+    for odd in Odd::ALL {
+        let case = BackwardCase { naive: false, grid: 1, block_tokens: 2, accumulate: true, shift: 0, odd: Some(odd) };
+        let left = backward(gpu, &inputs, &inputs.x_out(true), case)?;
         hash_elements(&left.d_res, hasher);
         hash_elements(&left.dw, hasher);
     }
@@ -96,10 +180,13 @@ fn dw_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) 
     for (n, blocks) in [0usize, 1, 15, 17, 101, 16 * 8, 16 * 17 - 3].into_iter().enumerate() {
         let h = [45, 32, 7][n % 3];
         let partial: Vec<f32> = random.elements(blocks * h, 0.0, 1.0);
-        let (source, dw) = (gpu.upload(&partial), gpu.upload(&random.elements::<f32>(h, 0.0, 1.0)));
+        // No guard bytes after what is only read: they would hide a read beyond the end.
+        let source = gpu.sparse_buffer((4 * partial.len()).max(4));
+        source.write(0, &partial);
+        let dst = gpu.upload(&random.elements::<f32>(h, 0.0, 1.0));
         let params = SumBlocksParams {
             partial: source.address,
-            dst: dw.address,
+            dst: dst.address,
             partial_stride: h as i64,
             blocks: blocks as i64,
             n: h as i64,
@@ -107,8 +194,8 @@ fn dw_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) 
             reserved: 0,
         };
         gpu.launch("sum_blocks_f32", h.div_ceil(32) as u64, &params)?;
-        dw.check_guards::<f32>("dw", 1, h, h)?;
-        hash_elements(&dw.read::<f32>(0, h), hasher);
+        dst.check_guards::<f32>("dst", 1, h, h)?;
+        hash_elements(&dst.read::<f32>(0, h), hasher);
     }
     Ok(())
 }

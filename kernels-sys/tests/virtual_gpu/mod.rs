@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test and example uses a part")]
 
 mod element;
+pub mod gemm;
 pub mod rms_norm;
 
 use std::cell::RefCell;
@@ -85,6 +86,17 @@ impl VirtualGpu {
 
     /// Launches a kernel of the table with its parameter block.
     pub fn launch<P: KernelParams>(&self, name: &str, grid: u64, params: &P) -> Result<LaunchReport, Trouble> {
+        self.launch_clusters(name, grid, 1, params)
+    }
+
+    /// As [`VirtualGpu::launch`], in clusters of `cluster` blocks.
+    pub fn launch_clusters<P: KernelParams>(
+        &self,
+        name: &str,
+        grid: u64,
+        cluster: u32,
+        params: &P,
+    ) -> Result<LaunchReport, Trouble> {
         let kernel = kernels_sys::kernel(name, Arch::Sm90a).unwrap_or_else(|| panic!("no kernel {name}"));
         assert_eq!(kernel.params, P::NAME, "{name} takes another parameter block");
         let module = self.module(kernel.module);
@@ -93,6 +105,7 @@ impl VirtualGpu {
         Ok(self.machine.launch(&Launch {
             grid: [u32::try_from(grid).expect("a grid of 32 bits"), 1, 1],
             block: [kernel.block_threads, 1, 1],
+            cluster: (cluster > 1).then_some([cluster, 1, 1]),
             dynamic_shared: kernel.dynamic_shared_bytes,
             params: bytes.to_vec(),
             ..Launch::new(&module, name)

@@ -107,6 +107,7 @@ pub struct ForwardCase<'a> {
     pub with_b: bool,
     pub x_out: XOut,
     pub shift: usize,
+    pub eps: f32,
 }
 
 /// One forward launch.
@@ -132,7 +133,7 @@ pub fn forward<T: Element>(gpu: &VirtualGpu, inputs: &Inputs<T>, case: ForwardCa
         y_stride: stride as i64,
         t: t as i64,
         h: h as i32,
-        eps: EPS,
+        eps: case.eps,
     };
     let report = gpu.launch(&format!("{}_{}", case.kernel, T::SUFFIX), case.grid, &params)?;
     for (name, buffer) in [("x", &x), ("b", &b), ("x_out", &out), ("y", &y)] {
@@ -164,6 +165,27 @@ pub struct BackwardCase {
     pub block_tokens: usize,
     pub accumulate: bool,
     pub shift: usize,
+    /// One address or row stride alone that is an element off.
+    pub odd: Option<Odd>,
+}
+
+/// What is an element off a 16-byte boundary while all else is aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Odd {
+    Dy,
+    X,
+    DRes,
+    W,
+    DwPartial,
+    DyStride,
+    XStride,
+    DResStride,
+}
+
+impl Odd {
+    /// One after the other.
+    pub const ALL: [Self; 8] =
+        [Self::Dy, Self::X, Self::DRes, Self::W, Self::DwPartial, Self::DyStride, Self::XStride, Self::DResStride];
 }
 
 /// Both kernels of the backward pass; dw starts from 1 where it is accumulated.
@@ -174,14 +196,17 @@ pub fn backward<T: Element>(
     case: BackwardCase,
 ) -> Result<Backward<T>, Trouble> {
     let Inputs { t, h, stride, .. } = *inputs;
-    let dy = rows(gpu, &inputs.dy, t, h, stride, case.shift);
-    let x = rows(gpu, x_out, t, h, stride, case.shift);
-    let d_res = rows(gpu, if case.accumulate { &inputs.d_res } else { &[] }, t, h, stride, case.shift);
-    let w = gpu.upload(&inputs.w);
+    let off = |odd| usize::from(case.odd == Some(odd));
+    let strides = [Odd::DyStride, Odd::XStride, Odd::DResStride].map(|odd| stride + off(odd));
+    let dy = rows(gpu, &inputs.dy, t, h, strides[0], case.shift + off(Odd::Dy));
+    let x = rows(gpu, x_out, t, h, strides[1], case.shift + off(Odd::X));
+    let before: &[T] = if case.accumulate { &inputs.d_res } else { &[] };
+    let d_res = rows(gpu, before, t, h, strides[2], case.shift + off(Odd::DRes));
+    let w = rows(gpu, &inputs.w, 1, h, h, off(Odd::W));
     let rstd: Vec<f32> = x_out.chunks_exact(h).map(|row| rstd_f64(row) as f32).collect();
     let rstd = gpu.upload(&rstd);
     let blocks = if case.naive { 1 } else { t.div_ceil(case.block_tokens) };
-    let dw_partial = gpu.buffer(blocks * h * 4, 0);
+    let dw_partial = gpu.buffer(blocks * h * 4, 4 * off(Odd::DwPartial) as u64);
     let dw = gpu.buffer(h * 4, 0);
     if case.accumulate {
         dw.write(0, &vec![1.0f32; h]);
@@ -193,9 +218,9 @@ pub fn backward<T: Element>(
         rstd: rstd.address,
         d_res: d_res.address,
         dw_partial: dw_partial.address,
-        dy_stride: stride as i64,
-        x_stride: stride as i64,
-        d_res_stride: stride as i64,
+        dy_stride: strides[0] as i64,
+        x_stride: strides[1] as i64,
+        d_res_stride: strides[2] as i64,
         t: t as i64,
         h: h as i32,
         block_tokens: case.block_tokens as i32,
@@ -218,10 +243,14 @@ pub fn backward<T: Element>(
         reserved: 0,
     };
     let reduced = gpu.launch("sum_blocks_f32", h.div_ceil(32) as u64, &reduce)?;
-    for (name, buffer) in [("dy", &dy), ("x", &x), ("d_res", &d_res)] {
+    for (name, buffer, stride) in [("dy", &dy, strides[0]), ("x", &x, strides[1]), ("d_res", &d_res, strides[2])] {
         buffer.check_guards::<T>(name, t, stride, h)?;
     }
     dw_partial.check_guards::<f32>("dw_partial", 1, blocks * h, blocks * h)?;
     dw.check_guards::<f32>("dw", 1, h, h)?;
-    Ok(Backward { d_res: read_rows(&d_res, t, h, stride), dw: dw.read(0, h), counts: [report.counts, reduced.counts] })
+    Ok(Backward {
+        d_res: read_rows(&d_res, t, h, strides[2]),
+        dw: dw.read(0, h),
+        counts: [report.counts, reduced.counts],
+    })
 }

@@ -38,6 +38,7 @@ pub struct CpuDevice {
     regions: Vec<Region>,
     scratch: Region,
     threads: usize,
+    fetched: [Vec<u8>; 2],
     #[cfg(feature = "std")]
     pool: Option<rayon::ThreadPool>,
 }
@@ -75,6 +76,7 @@ impl CpuDevice {
             regions,
             scratch,
             threads,
+            fetched: [Vec::new(), Vec::new()],
             #[cfg(feature = "std")]
             pool,
         })
@@ -105,7 +107,8 @@ impl CpuDevice {
 
     fn execute(&mut self, program: &Program, range: core::ops::Range<usize>, observer: &mut dyn FnMut(usize)) {
         let workers = Workers::new(&mut self.scratch, self.threads);
-        let bases = core::array::from_fn(|i| self.regions[i].base());
+        let mut bases: [*mut u8; Space::ALL.len()] = core::array::from_fn(|i| self.regions[i].base());
+        bases[Space::Foreign.index()] = core::ptr::null_mut();
         for index in range {
             let cpu = Cpu::new(&program.buffers, bases, workers);
             program.nodes[index].op.run_cpu(&cpu);
@@ -169,5 +172,18 @@ impl Device for CpuDevice {
         let (space, range) = self.locate(buffers, tensor)?;
         bytes.copy_from_slice(&self.regions[space].bytes()[range]);
         Ok(())
+    }
+
+    fn fetch(&mut self, buffers: &[Buffer], tensors: &[Tensor], slot: usize) -> Result<(), CoreError> {
+        self.fetched[slot].clear();
+        for tensor in tensors {
+            let (space, range) = self.locate(buffers, *tensor)?;
+            self.fetched[slot].extend_from_slice(&self.regions[space].bytes()[range]);
+        }
+        Ok(())
+    }
+
+    fn fetched(&mut self, slot: usize) -> Result<&[u8], CoreError> {
+        Ok(&self.fetched[slot])
     }
 }

@@ -41,6 +41,8 @@ pub struct DeviceInfo {
     pub memory: usize,
     /// CUDA version that the driver supports, such as (13, 0).
     pub driver: (u32, u32),
+    /// Whether this is the virtual GPU, which executes PTX on a processor.
+    pub is_virtual: bool,
 }
 
 /// Why no device can be used, or what the devices are. Never panics where there is no driver.
@@ -79,7 +81,9 @@ fn describe(ordinal: i32, driver: (u32, u32)) -> Result<DeviceInfo, CoreError> {
         // SAFETY: the device handle was just given by the driver.
         unsafe { result::device::get_attribute(device, which) }.doing(doing).map(|v| v as u32)
     };
+    let uuid = result::device::get_uuid(device).doing(doing)?;
     Ok(DeviceInfo {
+        is_virtual: uuid.bytes.iter().zip(b"ptx-sim").all(|(a, b)| *a as u8 == *b),
         name: result::device::get_name(device).doing(doing)?,
         compute_capability: (
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
@@ -90,6 +94,42 @@ fn describe(ordinal: i32, driver: (u32, u32)) -> Result<DeviceInfo, CoreError> {
         memory: unsafe { result::device::total_mem(device) }.doing(doing)?,
         driver,
     })
+}
+
+/// Whether device `ordinal` exists and this program has kernels for it; opens nothing.
+///
+/// # Errors
+/// `Device` with what is missing and how to get it.
+pub fn usable(ordinal: usize) -> Result<(), CoreError> {
+    select(ordinal).map(drop)
+}
+
+/// The device and its architecture.
+fn select(ordinal: usize) -> Result<(DeviceInfo, Arch), CoreError> {
+    let mut all = devices()?;
+    if ordinal >= all.len() {
+        return Err(CoreError::Device {
+            doing: format!("opening CUDA device {ordinal}"),
+            reason: format!("there are {} devices", all.len()),
+        });
+    }
+    let info = all.swap_remove(ordinal);
+    let refuse = |reason: String| {
+        Err(CoreError::Device { doing: format!("opening CUDA device {ordinal} ({})", info.name), reason })
+    };
+    let (major, minor) = info.compute_capability;
+    let Some(arch) = Arch::of_compute_capability(major, minor) else {
+        let known: alloc::vec::Vec<&str> = Arch::ALL.iter().map(|a| a.name()).collect();
+        return refuse(format!(
+            "it has compute capability {major}.{minor}, for which there are no kernels (there are for {}); use \
+             --device cpu",
+            known.join(", ")
+        ));
+    };
+    if let Some(why) = kernels_sys::absent() {
+        return refuse(format!("the kernels were not built: {why}"));
+    }
+    Ok((info, arch))
 }
 
 /// A device's primary context with the stream on which everything runs.
@@ -107,30 +147,8 @@ unsafe impl Send for Driver {}
 
 impl Driver {
     pub fn open(ordinal: usize) -> Result<Self, CoreError> {
-        let mut all = devices()?;
-        if ordinal >= all.len() {
-            return Err(CoreError::Device {
-                doing: format!("opening CUDA device {ordinal}"),
-                reason: format!("there are {} devices", all.len()),
-            });
-        }
-        let info = all.swap_remove(ordinal);
-        let (major, minor) = info.compute_capability;
+        let (info, arch) = select(ordinal)?;
         let doing = || format!("opening CUDA device {ordinal} ({})", info.name);
-        let Some(arch) = Arch::of_compute_capability(major, minor) else {
-            let known: alloc::vec::Vec<&str> = Arch::ALL.iter().map(|a| a.name()).collect();
-            return Err(CoreError::Device {
-                doing: doing(),
-                reason: format!(
-                    "it has compute capability {major}.{minor}, for which there are no kernels (there are for {}); use \
-                     --device cpu",
-                    known.join(", ")
-                ),
-            });
-        };
-        if let Some(why) = kernels_sys::absent() {
-            return Err(CoreError::Device { doing: doing(), reason: format!("the kernels were not built: {why}") });
-        }
         let device = result::device::get(ordinal as i32).doing(doing)?;
         // SAFETY: the device handle is the driver's own; the context is released in `drop`.
         let context = unsafe { result::primary_ctx::retain(device) }.doing(doing)?;

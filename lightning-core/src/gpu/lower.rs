@@ -6,7 +6,7 @@
 use super::driver::{Doing, Driver};
 use super::kernels::{Function, Kernels};
 use crate::error::CoreError;
-use crate::program::{Buffer, Space};
+use crate::program::{Buffer, Program, Space};
 use crate::tensor::{DType, Tensor};
 use alloc::format;
 use alloc::string::String;
@@ -47,6 +47,8 @@ impl From<(usize, usize, usize)> for Grid {
 pub(super) struct Launch {
     function: Function,
     grid: Grid,
+    /// Blocks of a cluster, along x.
+    cluster: u32,
     params: Vec<Chunk>,
     /// Index of the operation in its program.
     pub node: usize,
@@ -54,8 +56,16 @@ pub(super) struct Launch {
 
 impl Launch {
     /// Enqueues the launch.
-    pub fn enqueue(&self, driver: &Driver, describe: impl FnOnce() -> String) -> Result<(), CoreError> {
+    pub fn enqueue(&self, stream: sys::CUstream, describe: impl FnOnce() -> String) -> Result<(), CoreError> {
         let kernel = self.function.kernel;
+        let clusters = sys::CUlaunchAttribute_st {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue {
+                clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: self.cluster, y: 1, z: 1 },
+            },
+        };
+        let mut attributes = [clusters];
         let config = sys::CUlaunchConfig {
             gridDimX: self.grid.0 as u32,
             gridDimY: self.grid.1 as u32,
@@ -64,9 +74,9 @@ impl Launch {
             blockDimY: 1,
             blockDimZ: 1,
             sharedMemBytes: kernel.dynamic_shared_bytes,
-            hStream: driver.stream,
-            attrs: core::ptr::null_mut(),
-            numAttrs: 0,
+            hStream: stream,
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: u32::from(self.cluster > 1),
         };
         let mut arguments: [*mut c_void; 1] = [self.params.as_ptr().cast_mut().cast()];
         // SAFETY: the function was loaded for this context and takes one argument, a parameter block of the size that
@@ -82,6 +92,25 @@ impl Launch {
     }
 }
 
+/// Lowers every operation of a program. `bases` are the addresses of the spaces, `scratch` address and size of the
+/// workspace.
+pub(super) fn lower(
+    driver: &Driver,
+    kernels: &mut Kernels,
+    program: &Program,
+    bases: [u64; Space::ALL.len()],
+    scratch: (u64, usize),
+    naive: bool,
+) -> Result<Vec<Launch>, CoreError> {
+    let mut lowering =
+        Lowering { driver, kernels, buffers: &program.buffers, bases, scratch, naive, launches: Vec::new(), node: 0 };
+    for (node, of) in program.nodes.iter().enumerate() {
+        lowering.node = node;
+        of.op.lower_gpu(&mut lowering)?;
+    }
+    Ok(lowering.launches)
+}
+
 /// What the lowering of an operation sees: addresses of tensors, the workspace, and a list to which it adds launches.
 pub struct Lowering<'d> {
     pub(super) driver: &'d Driver,
@@ -89,6 +118,7 @@ pub struct Lowering<'d> {
     pub(super) buffers: &'d [Buffer],
     pub(super) bases: [u64; Space::ALL.len()],
     pub(super) scratch: (u64, usize),
+    pub(super) naive: bool,
     pub(super) launches: Vec<Launch>,
     pub(super) node: usize,
 }
@@ -113,6 +143,11 @@ impl Lowering<'_> {
         self.scratch.0
     }
 
+    /// Whether the naive kernels are asked for, see [`GpuOptions::naive`](super::GpuOptions).
+    pub fn naive(&self) -> bool {
+        self.naive
+    }
+
     /// Streaming multiprocessors of the device, for grids of persistent kernels. Results must not depend on it.
     pub fn multiprocessors(&self) -> usize {
         self.driver.info.multiprocessors as usize
@@ -123,7 +158,27 @@ impl Lowering<'_> {
     /// # Errors
     /// `Device` when there is no such kernel, `Shape` when the grid is larger than a launch can be.
     pub fn launch<P: KernelParams>(&mut self, kernel: &str, grid: impl Into<Grid>, params: P) -> Result<(), CoreError> {
+        self.launch_clusters(kernel, grid, 1, params)
+    }
+
+    /// Whether the device's architecture has a kernel of this name.
+    pub fn has(&self, kernel: &str) -> bool {
+        kernels_sys::kernel(kernel, self.driver.arch).is_some()
+    }
+
+    /// As [`Lowering::launch`], with clusters of `cluster` blocks along x, which must divide the grid.
+    ///
+    /// # Errors
+    /// As [`Lowering::launch`].
+    pub fn launch_clusters<P: KernelParams>(
+        &mut self,
+        kernel: &str,
+        grid: impl Into<Grid>,
+        cluster: u32,
+        params: P,
+    ) -> Result<(), CoreError> {
         let grid = grid.into();
+        debug_assert!(grid.0 % cluster as usize == 0, "a grid of {grid:?} in clusters of {cluster}");
         if grid.0 == 0 || grid.1 == 0 || grid.2 == 0 {
             return Ok(());
         }
@@ -146,7 +201,7 @@ impl Lowering<'_> {
         unsafe {
             core::ptr::copy_nonoverlapping((&raw const params).cast::<u8>(), bytes.as_mut_ptr().cast(), size_of::<P>());
         }
-        self.launches.push(Launch { function, grid, params: bytes, node: self.node });
+        self.launches.push(Launch { function, grid, cluster, params: bytes, node: self.node });
         Ok(())
     }
 

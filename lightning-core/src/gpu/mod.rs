@@ -7,15 +7,21 @@
 //! Activations are bf16 (`Precision::act`); statistics, states and sums are f32.
 
 mod driver;
+mod foreign;
+mod gemm;
 mod kernels;
 mod lower;
 mod ops;
 mod staging;
+mod tensor_map;
 
-pub use driver::{DeviceInfo, devices};
+pub use driver::{DeviceInfo, devices, usable};
+pub use foreign::{GpuOps, Workspace};
 pub use lower::{Grid, Lowering};
 pub use ops::GpuKernel;
-pub(crate) use ops::{dispatch_plan_scratch, embedding_bwd_scratch, router_fwd_scratch};
+pub(crate) use ops::{
+    dispatch_plan_scratch, embedding_bwd_scratch, linear_cross_entropy_scratch, router_fwd_scratch,
+};
 
 use crate::device::Device;
 use crate::error::CoreError;
@@ -28,7 +34,7 @@ use cudarc::driver::{result, sys};
 use driver::{DeviceMemory, Doing, Driver, PinnedMemory};
 use kernels::Kernels;
 use lower::Launch;
-use staging::Staging;
+use staging::{Fetch, Staging};
 
 /// How a program's launches reach the device. The results are the same bit for bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -47,6 +53,8 @@ pub struct GpuOptions {
     pub ordinal: usize,
     /// How programs run.
     pub execution: Execution,
+    /// Launch the naive kernels where a family has some: slow, obviously right, and what the others are compared with.
+    pub naive: bool,
 }
 
 /// A lowered program.
@@ -63,6 +71,7 @@ pub struct GpuDevice {
     scratch: DeviceMemory,
     staging: Staging,
     readback: core::cell::RefCell<PinnedMemory>,
+    fetches: [Fetch; 2],
     prepared: Vec<Prepared>,
     kernels: Kernels,
     options: GpuOptions,
@@ -106,6 +115,7 @@ impl GpuDevice {
             scratch,
             staging,
             readback,
+            fetches: [Fetch::new()?, Fetch::new()?],
             prepared: Vec::new(),
             kernels: Kernels::default(),
             options,
@@ -173,26 +183,15 @@ impl GpuDevice {
                 found: format!("{} and {}", needed.0, needed.1),
             });
         }
-        let mut lowering = Lowering {
-            driver: &self.driver,
-            kernels: &mut self.kernels,
-            buffers: &program.buffers,
-            bases: core::array::from_fn(|i| self.regions[i].address),
-            scratch: (self.scratch.address, self.scratch.bytes),
-            launches: Vec::new(),
-            node: 0,
-        };
-        for (node, of) in program.nodes.iter().enumerate() {
-            lowering.node = node;
-            of.op.lower_gpu(&mut lowering)?;
-        }
-        let launches = lowering.launches;
+        let bases = core::array::from_fn(|i| self.regions[i].address);
+        let scratch = (self.scratch.address, self.scratch.bytes);
+        let launches = lower::lower(&self.driver, &mut self.kernels, program, bases, scratch, self.options.naive)?;
         self.prepared.push(Prepared { id: program.id(), launches, graph: None });
         Ok(self.prepared.len() - 1)
     }
 
     fn enqueue(&self, program: &Program, launch: &Launch) -> Result<(), CoreError> {
-        launch.enqueue(&self.driver, || describe(program, launch.node))
+        launch.enqueue(self.driver.stream, || describe(program, launch.node))
     }
 
     /// Captures the launches of a program into a graph.
@@ -290,6 +289,18 @@ impl Device for GpuDevice {
             address += part.len() as u64;
         }
         Ok(())
+    }
+
+    fn fetch(&mut self, buffers: &[Buffer], tensors: &[Tensor], slot: usize) -> Result<(), CoreError> {
+        self.driver.bind()?;
+        let places: Vec<(u64, usize)> =
+            tensors.iter().map(|t| Ok((self.locate(buffers, *t)?, t.bytes()))).collect::<Result<_, CoreError>>()?;
+        self.fetches[slot].start(&self.driver, &places)
+    }
+
+    fn fetched(&mut self, slot: usize) -> Result<&[u8], CoreError> {
+        self.driver.bind()?;
+        self.fetches[slot].wait()
     }
 }
 

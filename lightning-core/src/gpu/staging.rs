@@ -1,5 +1,6 @@
-//! Copies to the device that the host does not wait for: bytes go through a page-locked ring of two halves, and a half is
-//! used again only when the copies out of it are done.
+//! Copies that the host does not wait for. To the device, bytes go through a page-locked ring of two halves, and a half is
+//! used again only when the copies out of it are done. From the device, they arrive in page-locked memory and are looked
+//! at later.
 
 use super::driver::{Doing, Driver, PinnedMemory};
 use crate::error::CoreError;
@@ -71,6 +72,63 @@ impl Staging {
         }
         self.halves[self.current].used = 0;
         Ok(())
+    }
+}
+
+/// Copies from the device that are under way, or were.
+pub(super) struct Fetch {
+    memory: PinnedMemory,
+    bytes: usize,
+    /// Recorded behind the copies.
+    copied: sys::CUevent,
+}
+
+fn reading() -> String {
+    "reading back from the device".to_string()
+}
+
+impl Fetch {
+    /// No copy yet.
+    pub fn new() -> Result<Self, CoreError> {
+        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+        let copied = result::event::create(flags).doing(reading)?;
+        Ok(Self { memory: PinnedMemory::new(0)?, bytes: 0, copied })
+    }
+
+    /// Enqueues copies of (address, bytes), one behind the other. Memory grows with the first call and then stays.
+    pub fn start(&mut self, driver: &Driver, places: &[(u64, usize)]) -> Result<(), CoreError> {
+        self.bytes = places.iter().map(|(_, bytes)| bytes).sum();
+        if self.memory.bytes < self.bytes {
+            self.memory = PinnedMemory::new(self.bytes)?;
+        }
+        let mut at = 0;
+        for (address, bytes) in places {
+            // SAFETY: the places lie inside of allocations of the device, and the memory holds all of them; nothing reads
+            // it before the event.
+            unsafe {
+                let to = core::slice::from_raw_parts_mut(self.memory.pointer.add(at), *bytes);
+                result::memcpy_dtoh_async(to, *address, driver.stream).doing(reading)?;
+            }
+            at += bytes;
+        }
+        // SAFETY: event and stream are ours.
+        unsafe { result::event::record(self.copied, driver.stream) }.doing(reading)
+    }
+
+    /// Waits for the copies.
+    pub fn wait(&self) -> Result<&[u8], CoreError> {
+        // SAFETY: the event is ours; after it the copies are done, and the memory is as long as they were.
+        unsafe {
+            result::event::synchronize(self.copied).doing(reading)?;
+            Ok(core::slice::from_raw_parts(self.memory.pointer, self.bytes))
+        }
+    }
+}
+
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        // SAFETY: created in `new`, destroyed once.
+        let _ = unsafe { result::event::destroy(self.copied) };
     }
 }
 

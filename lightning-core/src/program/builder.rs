@@ -30,12 +30,25 @@ impl Persistent {
     /// Adds a buffer of `rows` x `cols` elements at the end of its space and returns the whole of it as a tensor.
     pub fn add(&mut self, name: &str, space: Space, dtype: DType, rows: usize, cols: usize) -> Tensor {
         assert!(space != Space::Arena, "arena buffers belong to one program");
+        assert!(space != Space::Foreign, "foreign buffers have an address: use `foreign`");
         let id = BufferId(self.buffers.len() as u32);
         let end = &mut self.bytes[space.index()];
         let buffer = Buffer { name: name.to_string(), space, dtype, len: rows * cols, offset: *end, lifetime: (0, 0) };
         *end = (*end + buffer.bytes()).next_multiple_of(placement::ARENA_ALIGNMENT);
         self.buffers.push(buffer);
         Tensor { buffer: id, dtype, offset: 0, rows, cols, ld: cols }
+    }
+
+    /// Adds memory of an embedding engine: `rows` x `cols` elements, `ld` from one row to the next, at an address of the
+    /// device that will run the program (0 for a tensor without elements).
+    pub fn foreign(&mut self, name: &str, dtype: DType, shape: (usize, usize), ld: usize, address: u64) -> Tensor {
+        let (rows, cols) = shape;
+        assert!(ld >= cols, "rows of `{name}` would overlap");
+        let id = BufferId(self.buffers.len() as u32);
+        let tensor = Tensor { buffer: id, dtype, offset: 0, rows, cols, ld };
+        let (name, len, offset) = (name.to_string(), tensor.span().1, address as usize);
+        self.buffers.push(Buffer { name, space: Space::Foreign, dtype, len, offset, lifetime: (0, 0) });
+        tensor
     }
 
     /// Bytes of a space, padding between buffers included.

@@ -35,12 +35,14 @@ pub enum Space {
     State,
     /// Activations and workspace of one program; placed by lifetimes and reused by the next program.
     Arena,
+    /// Memory of an embedding engine; buffers hold absolute addresses, and nothing is allocated.
+    Foreign,
 }
 
 impl Space {
     /// All spaces, in the order of [`Space::index`].
-    pub const ALL: [Self; 6] =
-        [Self::Parameters, Self::Gradients, Self::Optimizer, Self::Input, Self::State, Self::Arena];
+    pub const ALL: [Self; 7] =
+        [Self::Parameters, Self::Gradients, Self::Optimizer, Self::Input, Self::State, Self::Arena, Self::Foreign];
 
     /// Position in [`Space::ALL`].
     pub const fn index(self) -> usize {
@@ -56,6 +58,7 @@ impl Space {
             Self::Input => "input",
             Self::State => "state",
             Self::Arena => "arena",
+            Self::Foreign => "foreign",
         }
     }
 }
@@ -71,7 +74,7 @@ pub struct Buffer {
     pub dtype: DType,
     /// Number of elements.
     pub len: usize,
-    /// Byte offset inside its space.
+    /// Byte offset inside its space; the address itself of a foreign buffer.
     pub offset: usize,
     /// First and last operation that touch it (arena buffers of a finished program).
     pub lifetime: (usize, usize),

@@ -39,6 +39,7 @@ pub trait Operation {
         0
     }
     /// Bytes of workspace that the operation needs on the GPU device, beyond its operands.
+    #[cfg(feature = "gpu")]
     fn gpu_scratch(&self) -> usize {
         0
     }
@@ -81,6 +82,7 @@ macro_rules! operations {
                 match self { $(Self::$name(op) => op.cpu_scratch()),+ }
             }
             /// See [`Operation::gpu_scratch`].
+            #[cfg(feature = "gpu")]
             pub fn gpu_scratch(&self) -> usize {
                 match self { $(Self::$name(op) => op.gpu_scratch()),+ }
             }

@@ -224,9 +224,9 @@ fn shuffled_documents(rng: &mut Mt19937, range: DocumentRange, plan: &IndexPlan)
     all
 }
 
-/// Rows of the sample index for an order of documents, with one extra token: for measuring and comparing the walk alone.
-pub fn sample_rows(lengths: &[u32], documents: &[i32], sequence_length: u64) -> Vec<[i32; 2]> {
-    let tokens = documents.iter().map(|&d| u64::from(lengths[d as usize])).sum::<u64>();
+/// Rows of the sample index for an order of documents of `tokens` tokens in all, with one extra token: for measuring and
+/// comparing the walk alone.
+pub fn sample_rows(lengths: &[u32], documents: &[i32], tokens: u64, sequence_length: u64) -> Vec<[i32; 2]> {
     let options = GptOptions::new(sequence_length, 0, 0);
     let Some(plan) = IndexPlan::new(tokens, &options, Split::Train, None) else {
         return Vec::new();
@@ -247,6 +247,9 @@ fn cut_samples(lengths: &[u32], documents: &[i32], plan: &IndexPlan, options: &G
 
 /// Walks S + extra tokens per sample and goes back by the extra one, so that consecutive samples share it. A document that
 /// ends exactly at a sample's end is kept: the next sample starts at its last token.
+///
+/// Lengths are fetched in blocks before they are walked: fetches in shuffled order miss the cache, and those of a block
+/// wait for memory together.
 fn walk<R>(
     lengths: &[u32],
     documents: &[i32],
@@ -254,29 +257,37 @@ fn walk<R>(
     options: &GptOptions,
     row: impl Fn(usize, i64) -> R,
 ) -> Vec<R> {
+    const BLOCK: usize = 1024;
     let extra = options.extra() as i64;
     let window = options.sequence_length as i64 + extra;
     let mut rows = Vec::with_capacity(plan.samples as usize + 1);
-    let (mut at, mut offset) = (0usize, 0i64);
     rows.push(row(0, 0));
-    for _ in 0..plan.samples {
-        let mut remaining = window;
-        loop {
-            let length = i64::from(lengths[documents[at] as usize]) - offset;
-            remaining -= length;
-            if remaining <= 0 {
-                offset += remaining + length - extra;
-                break;
+    if plan.samples == 0 {
+        return rows;
+    }
+    // Tokens that the open sample still needs, and where it begins in the document at hand.
+    let (mut remaining, mut offset) = (window, 0i64);
+    let mut block = [0i64; BLOCK];
+    for (b, chunk) in documents.chunks(BLOCK).enumerate() {
+        for (length, &document) in block.iter_mut().zip(chunk) {
+            *length = i64::from(lengths[document as usize]);
+        }
+        for (i, &length) in block[..chunk.len()].iter().enumerate() {
+            remaining -= length - offset;
+            while remaining <= 0 {
+                offset = length + remaining - extra;
+                rows.push(row(b * BLOCK + i, offset));
+                if rows.len() as u64 > plan.samples {
+                    return rows;
+                }
+                remaining = window - (length - offset);
             }
-            if at + 1 == documents.len() {
-                offset = i64::from(lengths[documents[at] as usize]) - extra;
-                break;
-            }
-            at += 1;
             offset = 0;
         }
-        rows.push(row(at, offset));
     }
+    // Only a partial last sample gets here: it ends where the documents do.
+    let last = documents.len() - 1;
+    rows.push(row(last, i64::from(lengths[documents[last] as usize]) - extra));
     rows
 }
 

@@ -7,6 +7,8 @@
 mod blend_file;
 mod chat;
 mod chat_template;
+mod dealt_rows;
+mod leftovers;
 mod plan;
 mod pretrain;
 mod progress;
@@ -22,10 +24,13 @@ mod sources;
 mod splits;
 #[cfg(feature = "parquet")]
 mod spool;
+mod text_field;
+mod zstd_frames;
 
 pub use blend_file::{BlendFile, DatasetEntry};
 pub use chat::{ChatOutcome, ChatSequence, ChatSettings, Chunk, chat_sequences, tokenize_chunks, used_in};
 pub use chat_template::{ChatTemplate, RenderOptions};
+pub use dealt_rows::DealtRows;
 pub use plan::{FileShare, InputFile, plan_shards};
 pub use pretrain::{PretrainPrep, ShardStatistics, prepare_pretrain, tokenize_shard};
 pub use progress::{Progress, ProgressReport};
@@ -33,9 +38,10 @@ pub use progress::{Progress, ProgressReport};
 pub use prompt_completion::{PromptCompletionPrep, RowShape, prepare_prompt_completion};
 pub use receipts::{FileReceipt, Receipt, ReceiptStatus};
 pub use rl::{RlPrep, prepare_rl};
-pub use rows::{BadRows, TextField};
+pub use rows::BadRows;
 pub use run::PreparedRun;
 #[cfg(feature = "parquet")]
 pub use sft::{SftPrep, SftStatistics, prepare_sft, spool_and_pack};
 pub use sources::{FileKind, find_files};
 pub use splits::{Splits, distribute_shards, select_by_weight};
+pub use text_field::TextField;

@@ -20,6 +20,13 @@ pub struct FileShare {
     pub rows: Option<(u64, u64)>,
 }
 
+impl FileShare {
+    /// Bytes of the file that belong to the share, about.
+    pub fn bytes(&self) -> u64 {
+        self.file.size / self.rows.map_or(1, |(n, _)| n.max(1))
+    }
+}
+
 /// Deals files to shards. Enough files: by size, largest first, each to the shard with the fewest bytes (lowest number on
 /// ties); files without sizes in turn. Fewer files than shards: each file gets shards in proportion to its size, at least
 /// one, and its rows are dealt to them in turn.

@@ -8,16 +8,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::blend_file::BlendFile;
-use super::plan::{FileShare, plan_shards};
+use super::dealt_rows::DealtRows;
+use super::leftovers::OutputGuard;
+use super::plan::FileShare;
 use super::progress::{Progress, ProgressReport};
 use super::receipts::{EMPTY, FileReceipt, checksum_text};
-use super::rows::{BadRows, Row, TextField, Want, for_each_row};
-use super::run::{PreparedRun, ShardJob, file_hash, make_shards, plan_hash, run_directory, sum_stats};
-use super::sources::find_files;
-use super::splits::{distribute_shards, weight_text};
+use super::rows::{BadRows, Row, Want};
+use super::run::{
+    PreparedRun, file_hash, make_shards, plan_jobs, run_directory, shards_and_output, sum_stats, trained,
+};
+use super::splits::distribute_shards;
+use super::text_field::TextField;
 use crate::error::{DataError, Result};
 use crate::indexed::{IndexedWriter, TokenType};
-use crate::tokenizer::TextTokenizer;
+use crate::parallel::default_workers;
+use crate::tokenizer::{TextTokenizer, TokenizerCopies};
 
 /// Settings of a preparation for pretraining.
 #[derive(Clone, Debug)]
@@ -72,7 +77,7 @@ impl PretrainPrep {
             sample: None,
             force: false,
             on_bad_row: BadRows::Stop,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: default_workers(),
         }
     }
 }
@@ -109,6 +114,7 @@ pub fn tokenize_shard(
     tokenizer: &TextTokenizer,
     text_field: &str,
     files: &[FileShare],
+    dealt: &DealtRows,
     prefix: &Path,
     progress: &Progress,
 ) -> Result<(Vec<FileReceipt>, ShardStatistics)> {
@@ -168,7 +174,7 @@ pub fn tokenize_shard(
             progress.tokens.fetch_add(n, Ordering::Relaxed);
             Ok(more)
         };
-        for_each_row(share, Want::Text(text_field), settings.on_bad_row, &progress.bytes_read, &mut visit)?;
+        dealt.for_each(share, Want::Text(text_field), settings.on_bad_row, &progress.bytes_read, &mut visit)?;
     }
     stats.num_sequences = writer.sequences();
     stats.num_documents = writer.sequences();
@@ -198,22 +204,10 @@ pub fn tokenize_shard(
 /// Missing files, unreadable rows (unless they are skipped), a disk that is full or read-only, splits without training data.
 pub fn prepare_pretrain(settings: &PretrainPrep, show: &(dyn Fn(&ProgressReport) + Sync)) -> Result<PreparedRun> {
     settings.blend.check(Path::new("(blend)"))?;
-    let num_shards = if settings.sample.is_some() { 1 } else { settings.num_shards };
-    if num_shards == 0 || settings.sample == Some(0) {
-        return Err(DataError::Setting {
-            name: "num_shards",
-            expected: "at least 1 shard, and a sample of at least 1 row".into(),
-            found: "0".into(),
-            hint: "raise it",
-        });
-    }
-    let output = match settings.sample {
-        Some(n) => settings.output.join(format!("sample-{n}")),
-        None => settings.output.clone(),
-    };
+    let (num_shards, output) = shards_and_output(settings.num_shards, settings.sample, &settings.output)?;
     let tokenizer = TextTokenizer::load(&settings.tokenizer)?;
     // Splits are decided by names alone; those that leave nothing to train on are refused before any work.
-    let trained: Vec<_> = settings.blend.datasets.iter().filter(|d| d.weight > 0.0).collect();
+    let trained = trained(&settings.blend);
     if trained.is_empty() {
         return Err(DataError::Setting {
             name: "weight",
@@ -245,33 +239,19 @@ pub fn prepare_pretrain(settings: &PretrainPrep, show: &(dyn Fn(&ProgressReport)
     if let Some(sample) = settings.sample {
         config["_sample"] = sample.into();
     }
-    let names: Vec<(String, String)> = trained.iter().map(|d| (weight_text(d.weight), d.name.clone())).collect();
-    distribute_shards(&names, num_shards, settings.valid_shards, settings.test_shards, 42).check(held_out)?;
+    distribute_shards(&trained, num_shards, settings.valid_shards, settings.test_shards, 42).check(held_out)?;
+    let _guard = OutputGuard::enter(&output)?;
     let directory = run_directory(&output, &config, settings.force)?;
-    let mut jobs = Vec::new();
-    let mut prefixes = Vec::new();
-    let mut fields = Vec::new();
-    for dataset in &settings.blend.datasets {
-        let files = find_files(&dataset.path, dataset.subset.as_deref(), dataset.split.as_deref())?;
-        let plan = plan_shards(&files, num_shards);
-        let hash = plan_hash(&plan);
-        let place = directory.join("datasets").join(&dataset.name).join(&hash);
-        if dataset.weight > 0.0 {
-            prefixes.push((weight_text(dataset.weight), place.join("shard").display().to_string()));
-        }
-        for (shard, files) in plan.into_iter().enumerate() {
-            jobs.push(ShardJob { directory: place.clone(), plan_hash: hash.clone(), shard, files });
-            fields.push(dataset.text_field.as_str());
-        }
-    }
-    let field_of = |job: &ShardJob| jobs.iter().position(|j| std::ptr::eq(j, job)).map_or("text", |i| fields[i]);
+    let dealt = DealtRows::new(&directory);
+    let (jobs, prefixes) = plan_jobs(&settings.blend, &directory, num_shards)?;
+    let tokenizers = TokenizerCopies::new(tokenizer);
     let progress = Progress::default();
     let receipts = progress.watch(show, || {
         make_shards(&jobs, settings.threads, &progress, |job| {
-            let prefix = job.directory.join(format!("shard_{:06}", job.shard));
-            // A tokenizer of its own: the words that it remembers are behind a lock.
-            let tokenizer = tokenizer.clone();
-            let (files, stats) = tokenize_shard(settings, &tokenizer, field_of(job), &job.files, &prefix, &progress)?;
+            let prefix = job.prefix();
+            let (files, stats) = tokenizers.with(|tokenizer| {
+                tokenize_shard(settings, tokenizer, &job.text_field, &job.files, &dealt, &prefix, &progress)
+            })?;
             Ok((files, serde_json::to_value(stats).unwrap_or_default()))
         })
     })?;
@@ -280,10 +260,10 @@ pub fn prepare_pretrain(settings: &PretrainPrep, show: &(dyn Fn(&ProgressReport)
         .iter()
         .zip(&receipts)
         .filter(|(_, r)| r.files.iter().all(|f| f.checksum == EMPTY))
-        .map(|(job, _)| job.directory.join(format!("shard_{:06}", job.shard)).display().to_string())
+        .map(|(job, _)| job.prefix().display().to_string())
         .collect();
     // A weight without documents would be learnt about only when training starts.
-    for (dataset, (_, prefix)) in trained.iter().zip(&prefixes) {
+    for (dataset, (_, prefix)) in settings.blend.datasets.iter().filter(|d| d.weight > 0.0).zip(&prefixes) {
         if (0..num_shards).all(|s| empty.contains(&format!("{prefix}_{s:06}"))) {
             return Err(DataError::Invalid {
                 path: PathBuf::from(&dataset.path),

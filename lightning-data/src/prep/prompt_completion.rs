@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
+use super::leftovers::OutputGuard;
 use super::plan::FileShare;
 use super::progress::{Progress, ProgressReport};
 use super::rows::{BadRows, Row, Want, bad_row, for_each_row};
@@ -241,6 +242,7 @@ pub fn prepare_prompt_completion(
     // With padding, a row may have one token more than a pack runs.
     let longest = settings.pack_size as usize + usize::from(settings.pad_seq_to_mult > 1);
     let maker = PromptCompletion::new(tokenizer, longest)?;
+    let _guard = OutputGuard::enter(&settings.output)?;
     let progress = Progress::default();
     progress.watch(show, || {
         let total: u64 = find_files(&settings.source, None, settings.split.as_deref())?.iter().map(|f| f.size).sum();

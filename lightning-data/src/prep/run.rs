@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::plan::FileShare;
+use super::blend_file::BlendFile;
+use super::plan::{FileShare, plan_shards};
 use super::progress::Progress;
 use super::receipts::{FileReceipt, Receipt, ReceiptStatus, ShardGuard};
-use super::splits::Splits;
+use super::sources::find_files;
+use super::splits::{Splits, weight_text};
 use crate::error::{DataError, Result};
 use crate::parallel::map_in_order;
 use crate::python_text;
@@ -42,7 +44,7 @@ pub(super) fn file_hash(path: &Path) -> Result<String> {
 }
 
 /// Hash of a plan: which rows of which files go into which shard, and how the files look.
-pub(super) fn plan_hash(plan: &[Vec<FileShare>]) -> String {
+fn plan_hash(plan: &[Vec<FileShare>]) -> String {
     let shard = |s: &Vec<FileShare>| -> Value {
         s.iter().map(|f| json!([f.file.path.display().to_string(), f.file.size, f.rows])).collect()
     };
@@ -69,8 +71,71 @@ pub(super) struct ShardJob {
     pub plan_hash: String,
     /// Number of the shard.
     pub shard: usize,
+    /// Field of the text, of data sets that have one.
+    pub text_field: String,
     /// What it reads.
     pub files: Vec<FileShare>,
+}
+
+impl ShardJob {
+    /// Path of the shard's files without their endings.
+    pub(super) fn prefix(&self) -> PathBuf {
+        self.directory.join(format!("shard_{:06}", self.shard))
+    }
+}
+
+/// Shards per data set and the directory to write to: a sample is one shard and has a directory of its own.
+///
+/// # Errors
+/// Nothing to make.
+pub(super) fn shards_and_output(num_shards: usize, sample: Option<u64>, output: &Path) -> Result<(usize, PathBuf)> {
+    if num_shards == 0 || sample == Some(0) {
+        return Err(DataError::Setting {
+            name: "num_shards",
+            expected: "at least 1 shard, and a sample of at least 1 row".into(),
+            found: "0".into(),
+            hint: "raise it",
+        });
+    }
+    Ok(match sample {
+        Some(n) => (1, output.join(format!("sample-{n}"))),
+        None => (num_shards, output.to_path_buf()),
+    })
+}
+
+/// (weight, name) of the data sets that are trained on.
+pub(super) fn trained(blend: &BlendFile) -> Vec<(String, String)> {
+    let with_weight = blend.datasets.iter().filter(|d| d.weight > 0.0);
+    with_weight.map(|d| (weight_text(d.weight), d.name.clone())).collect()
+}
+
+/// All shards of a blend under a run's directory, and (weight, prefix without number) of the data sets with a weight.
+///
+/// # Errors
+/// Data sets that are not there.
+pub(super) fn plan_jobs(
+    blend: &BlendFile,
+    directory: &Path,
+    num_shards: usize,
+) -> Result<(Vec<ShardJob>, Vec<(String, String)>)> {
+    let (mut jobs, mut prefixes) = (Vec::new(), Vec::new());
+    for dataset in &blend.datasets {
+        let files = find_files(&dataset.path, dataset.subset.as_deref(), dataset.split.as_deref())?;
+        let plan = plan_shards(&files, num_shards);
+        let hash = plan_hash(&plan);
+        let place = directory.join("datasets").join(&dataset.name).join(&hash);
+        if dataset.weight > 0.0 {
+            prefixes.push((weight_text(dataset.weight), place.join("shard").display().to_string()));
+        }
+        jobs.extend(plan.into_iter().enumerate().map(|(shard, files)| ShardJob {
+            directory: place.clone(),
+            plan_hash: hash.clone(),
+            shard,
+            text_field: dataset.text_field.clone(),
+            files,
+        }));
+    }
+    Ok((jobs, prefixes))
 }
 
 /// Makes all shards on `threads` threads; those with a good receipt are left as they are. Returns the receipts in order.
@@ -80,7 +145,7 @@ pub(super) fn make_shards(
     progress: &Progress,
     make: impl Fn(&ShardJob) -> Result<(Vec<FileReceipt>, Value)> + Sync,
 ) -> Result<Vec<Receipt>> {
-    let input = |job: &ShardJob| job.files.iter().map(|f| f.file.size).sum::<u64>();
+    let input = |job: &ShardJob| job.files.iter().map(FileShare::bytes).sum::<u64>();
     progress.shards_total.store(jobs.len() as u64, Ordering::Relaxed);
     progress.bytes_total.store(jobs.iter().map(input).sum(), Ordering::Relaxed);
     map_in_order(jobs, threads, |job| {

@@ -9,17 +9,21 @@ use serde_json::{Value, json};
 use super::blend_file::BlendFile;
 use super::chat::{ChatOutcome, ChatSettings, chat_sequences, tokenize_chunks, used_in};
 use super::chat_template::ChatTemplate;
-use super::plan::{FileShare, plan_shards};
+use super::dealt_rows::DealtRows;
+use super::leftovers::OutputGuard;
+use super::plan::FileShare;
 use super::progress::{Progress, ProgressReport};
 use super::receipts::{EMPTY, FileReceipt, checksum_file};
-use super::rows::{BadRows, Row, Want, for_each_row};
-use super::run::{PreparedRun, ShardJob, file_hash, make_shards, plan_hash, run_directory, sum_stats};
-use super::sources::find_files;
-use super::splits::{distribute_shards, select_by_weight, weight_text};
+use super::rows::{BadRows, Row, Want};
+use super::run::{
+    PreparedRun, file_hash, make_shards, plan_jobs, run_directory, shards_and_output, sum_stats, trained,
+};
+use super::splits::{distribute_shards, select_by_weight};
 use super::spool::SpoolWriter;
 use crate::error::{DataError, Result};
+use crate::parallel::default_workers;
 use crate::sft::{Algorithm, Bins, PackWriter, pack_examples, plan_prepared};
-use crate::tokenizer::TextTokenizer;
+use crate::tokenizer::{TextTokenizer, TokenizerCopies};
 
 /// Settings of a preparation for fine-tuning.
 #[derive(Clone, Debug)]
@@ -80,7 +84,7 @@ impl SftPrep {
             sample: None,
             force: false,
             on_bad_row: BadRows::Stop,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: default_workers(),
         }
     }
 
@@ -126,6 +130,7 @@ pub fn spool_and_pack(
     tokenizer: &TextTokenizer,
     template: &ChatTemplate,
     files: &[FileShare],
+    dealt: &DealtRows,
     prefix: &Path,
     progress: &Progress,
 ) -> Result<(Vec<FileReceipt>, SftStatistics)> {
@@ -144,7 +149,7 @@ pub fn spool_and_pack(
             add_row(settings, tokenizer, template, row, &mut spool, &mut stats, progress)?;
             Ok(more)
         };
-        for_each_row(share, Want::Json, settings.on_bad_row, &progress.bytes_read, &mut visit)?;
+        dealt.for_each(share, Want::Json, settings.on_bad_row, &progress.bytes_read, &mut visit)?;
     }
     let spool = spool.finish()?;
     let (bins, packing) = plan_prepared(spool.lengths(), settings.pack_size, settings.algorithm, settings.seed)?;
@@ -239,19 +244,7 @@ fn add_row(
 /// As the preparation for pretraining.
 pub fn prepare_sft(settings: &SftPrep, show: &(dyn Fn(&ProgressReport) + Sync)) -> Result<PreparedRun> {
     settings.blend.check(Path::new("(blend)"))?;
-    let num_shards = if settings.sample.is_some() { 1 } else { settings.num_shards };
-    if num_shards == 0 || settings.sample == Some(0) {
-        return Err(DataError::Setting {
-            name: "num_shards",
-            expected: "at least 1 shard, and a sample of at least 1 row".into(),
-            found: "0".into(),
-            hint: "raise it",
-        });
-    }
-    let output = match settings.sample {
-        Some(n) => settings.output.join(format!("sample-{n}")),
-        None => settings.output.clone(),
-    };
+    let (num_shards, output) = shards_and_output(settings.num_shards, settings.sample, &settings.output)?;
     let tokenizer = TextTokenizer::load(&settings.tokenizer)?;
     let template = ChatTemplate::named(&settings.chat_template)?;
     let (valid, test) = settings.held_out(num_shards);
@@ -277,34 +270,19 @@ pub fn prepare_sft(settings: &SftPrep, show: &(dyn Fn(&ProgressReport) + Sync)) 
             "max_doc_tokens": settings.max_doc_tokens, "max_rows": settings.sample,
         },
     });
-    let names: Vec<(String, String)> = settings
-        .blend
-        .datasets
-        .iter()
-        .filter(|d| d.weight > 0.0)
-        .map(|d| (weight_text(d.weight), d.name.clone()))
-        .collect();
-    distribute_shards(&names, num_shards, valid, test, settings.seed).check(valid + test)?;
+    distribute_shards(&trained(&settings.blend), num_shards, valid, test, settings.seed).check(valid + test)?;
+    let _guard = OutputGuard::enter(&output)?;
     let directory = run_directory(&output, &config, settings.force)?;
-    let (mut jobs, mut prefixes) = (Vec::new(), Vec::new());
-    for dataset in &settings.blend.datasets {
-        let files = find_files(&dataset.path, dataset.subset.as_deref(), dataset.split.as_deref())?;
-        let plan = plan_shards(&files, num_shards);
-        let hash = plan_hash(&plan);
-        let place = directory.join("datasets").join(&dataset.name).join(&hash);
-        if dataset.weight > 0.0 {
-            prefixes.push((weight_text(dataset.weight), place.join("shard").display().to_string()));
-        }
-        for (shard, files) in plan.into_iter().enumerate() {
-            jobs.push(ShardJob { directory: place.clone(), plan_hash: hash.clone(), shard, files });
-        }
-    }
+    let dealt = DealtRows::new(&directory);
+    let (jobs, prefixes) = plan_jobs(&settings.blend, &directory, num_shards)?;
+    let tokenizers = TokenizerCopies::new(tokenizer);
     let progress = Progress::default();
     let receipts = progress.watch(show, || {
         make_shards(&jobs, settings.threads, &progress, |job| {
-            let prefix = job.directory.join(format!("shard_{:06}", job.shard));
-            let tokenizer = tokenizer.clone();
-            let (files, stats) = spool_and_pack(settings, &tokenizer, &template, &job.files, &prefix, &progress)?;
+            let prefix = job.prefix();
+            let (files, stats) = tokenizers.with(|tokenizer| {
+                spool_and_pack(settings, tokenizer, &template, &job.files, &dealt, &prefix, &progress)
+            })?;
             Ok((files, serde_json::to_value(stats).unwrap_or_default()))
         })
     })?;
@@ -313,10 +291,7 @@ pub fn prepare_sft(settings: &SftPrep, show: &(dyn Fn(&ProgressReport) + Sync)) 
     let blend = output.join("blend.json");
     splits.write(&blend)?;
     let packs = |prefix: &str| -> u64 {
-        let found = jobs
-            .iter()
-            .zip(&receipts)
-            .find(|(job, _)| job.directory.join(format!("shard_{:06}", job.shard)).display().to_string() == prefix);
+        let found = jobs.iter().zip(&receipts).find(|(job, _)| job.prefix().display().to_string() == prefix);
         found.and_then(|(_, r)| r.stats["num_packed_sequences"].as_u64()).unwrap_or(0)
     };
     link_splits(&output, [("train", &splits.train), ("valid", &splits.valid), ("test", &splits.test)], packs)?;

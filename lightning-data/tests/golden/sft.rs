@@ -53,6 +53,7 @@ fn golden_data_train_test_split() {
 fn golden_data_offline_packing() {
     let golden = json("sft/packing.json");
     let pack_size = int(&golden["pack_size"]) as usize;
+    let eod = int(&json("sft/sft.json")["eod"]) as i32;
     let stored: Vec<usize> = ints(&golden["stored_lengths"]).into_iter().map(|n| n as usize).collect();
     for case in golden["cases"].as_array().unwrap() {
         let multiple = int(&case["multiple"]) as usize;
@@ -67,7 +68,7 @@ fn golden_data_offline_packing() {
                 let n = if n <= pack_size + 1 { n.min(cap) } else { n };
                 let loss_mask = (0..n).map(|j| u8::from(j >= n / 3)).collect();
                 let mut row = Example { input_ids: vec![1000 + i as i32; n], loss_mask, prompt_length: 0 };
-                row.resize(pad_to_multiple(n, pack_size, multiple), 5);
+                row.resize(pad_to_multiple(n, pack_size, multiple), eod);
                 row
             })
             .collect();

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use lightning_data::batch::{Batch, BatchSource};
 use lightning_data::blend::{
-    BlendSpec, BlendedDataset, DatasetSettings, PretrainData, pick_by_weight, pick_exhaustively,
+    BlendSpec, BlendedDataset, DatasetSettings, Picks, PretrainData, pick_by_weight, pick_exhaustively,
 };
 use lightning_data::gpt::{DocumentRange, GptDataset, GptOptions, Split};
 use lightning_data::gpt_batches::{GptBatches, Samples};
@@ -15,46 +15,58 @@ use proptest::prelude::*;
 
 use super::{Scratch, error, gpt::Memory};
 
-/// The picker as the formula says it, source by source.
-fn slow_picks(weights: &[f64], size: u64) -> Vec<(usize, i64)> {
+/// The picker as the formula says it, source by source. A source with `most` samples leaves when it has given them.
+fn slow_picks(weights: &[f64], size: u64, most: impl Fn(usize) -> i64) -> Vec<(usize, i64)> {
     let mut taken = vec![0i64; weights.len()];
     (0..size)
         .map(|s| {
             let behind = |i: usize| weights[i] * (s as f64).max(1.0) - taken[i] as f64;
-            let mut best = 0;
-            for i in 1..weights.len() {
-                if behind(i) > behind(best) {
-                    best = i;
+            let mut best: Option<usize> = None;
+            for i in (0..weights.len()).filter(|&i| taken[i] < most(i)) {
+                if best.is_none_or(|b| behind(i) > behind(b)) {
+                    best = Some(i);
                 }
             }
+            let best = best.unwrap();
             taken[best] += 1;
             (best, taken[best] - 1)
         })
         .collect()
 }
 
+fn pairs(picks: &Picks) -> Vec<(usize, i64)> {
+    picks.source.iter().zip(picks.sample.iter()).map(|(&s, &i)| (s as usize, i)).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    // Many sources take another path through the code than few; ties are common with small integer weights.
+    // Many weights take another path through the code than few; ties are common with small integer weights.
     #[test]
-    fn picks_equal_the_formula(weights in prop::collection::vec(1u32..6, 1..40), size in 0u64..600) {
-        let sum: f64 = weights.iter().map(|&w| f64::from(w)).sum();
-        let weights: Vec<f64> = weights.iter().map(|&w| f64::from(w) / sum).collect();
-        let picks = pick_by_weight(&weights, size).unwrap();
-        let got: Vec<(usize, i64)> =
-            picks.source.iter().zip(picks.sample.iter()).map(|(&s, &i)| (s as usize, i)).collect();
-        prop_assert_eq!(got, slow_picks(&weights, size));
+    fn picks_equal_the_formula(
+        weights in prop::collection::vec(1u32..6, 1..40),
+        kinds in prop::collection::vec(1u32..4000, 1..40),
+        size in 0u64..600,
+    ) {
+        for weights in [weights, kinds] {
+            let sum: f64 = weights.iter().map(|&w| f64::from(w)).sum();
+            let weights: Vec<f64> = weights.iter().map(|&w| f64::from(w) / sum).collect();
+            let picks = pick_by_weight(&weights, size).unwrap();
+            prop_assert_eq!(pairs(&picks), slow_picks(&weights, size, |_| i64::MAX));
+        }
     }
 
     #[test]
-    fn exhaustive_picks_take_every_sample_once(lengths in prop::collection::vec(0u64..30, 1..20)) {
-        let picks = pick_exhaustively(&lengths).unwrap();
-        let mut got: Vec<(i16, i64)> = picks.source.iter().copied().zip(picks.sample.iter().copied()).collect();
-        got.sort_unstable();
-        let want: Vec<(i16, i64)> =
-            lengths.iter().enumerate().flat_map(|(s, &n)| (0..n as i64).map(move |i| (s as i16, i))).collect();
-        prop_assert_eq!(got, want);
+    fn exhaustive_picks_equal_the_formula(
+        few in prop::collection::vec(0u64..6, 1..30),
+        many in prop::collection::vec(0u64..60, 1..30),
+    ) {
+        for lengths in [few, many] {
+            let total: u64 = lengths.iter().sum();
+            let weights: Vec<f64> = lengths.iter().map(|&n| n as f64 / total as f64).collect();
+            let picks = pick_exhaustively(&lengths).unwrap();
+            prop_assert_eq!(pairs(&picks), slow_picks(&weights, total, |i| lengths[i] as i64));
+        }
     }
 }
 

@@ -327,9 +327,10 @@ fn placeholders_are_filled_from_local_rows() {
         ],
     );
     let rows = [
-        json!({"id": 1, "_hf_placeholder": {"dataset": "BytedTsinghua-SIA/DAPO-Math-17k", "row": 0}}),
-        json!({"id": 2, "_hf_placeholder": {"dataset": "Skywork/Skywork-OR1-RL-Data", "row": 1, "question_template": "Q: {question}!"},
-               "responses_create_params": {"temperature": 1}}),
+        json!({"id": 1, "dataset": "nano_v3_sft_profiled_dapo17k",
+               "_hf_placeholder": {"row": 0, "question_template": {"prefix": "", "suffix": ""}}}),
+        json!({"id": 2, "dataset": "nano_v3_sft_profiled_skywork_no_omni",
+               "_hf_placeholder": {"row": 1, "question_template": "Q: {question}!"}}),
         json!({"id": 3, "expected_answer": "kept"}),
     ];
     let train = write("train.jsonl", &rows);
@@ -341,22 +342,21 @@ fn placeholders_are_filled_from_local_rows() {
         output: scratch.path("out"),
         on_bad_row: BadRows::Stop,
     };
-    let run = prepare_rl(&s).unwrap();
+    let run = prepare_rl(&s, &|_| {}).unwrap();
     let manifest: Value = serde_json::from_slice(&std::fs::read(run.blend).unwrap()).unwrap();
     let file = manifest["train"].as_str().unwrap();
     assert!(Path::new(file).is_absolute() && file.ends_with("blend__train/shard_000000.jsonl"));
     let out: Vec<Value> =
         std::fs::read_to_string(file).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert_eq!(out[0]["question"], "What is 1+1?");
-    assert_eq!((&out[0]["expected_answer"], &out[1]["expected_answer"]), (&json!("2"), &json!("1/2")));
-    assert_eq!(out[1]["question"], "Q: Half?!");
+    assert_eq!((&out[0]["expected_answer"], &out[1]["expected_answer"]), (&json!(2), &json!("1/2")));
+    assert_eq!(out[1]["question"], "Half?");
     assert_eq!(out[1]["responses_create_params"]["input"][0]["content"], "Q: Half?!");
-    assert_eq!(out[1]["responses_create_params"]["temperature"], 1);
     assert_eq!(out[2], rows[2]);
     s.skywork = None;
-    assert!(error(prepare_rl(&s), "no Skywork rows").to_string().contains("skywork"));
+    assert!(error(prepare_rl(&s, &|_| {}), "no Skywork rows").to_string().contains("skywork"));
     s.splits[0].0 = "validation".into();
-    assert!(error(prepare_rl(&s), "an unknown split").to_string().contains("`val`"));
+    assert!(error(prepare_rl(&s, &|_| {}), "an unknown split").to_string().contains("`val`"));
 }
 
 #[test]

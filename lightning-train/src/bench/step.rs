@@ -1,7 +1,10 @@
 //! `bench step`: training steps of a named model on random tokens, beside the rate of the step's own matrix products.
 
 use crate::cli::{BenchStepArgs, Exit, Failure};
-use crate::train::engine::{Engine, available_threads};
+use crate::doctor::machine::processor;
+use crate::plan::kernel_table::{KernelTable, KernelTime};
+use crate::train::device::DeviceChoice;
+use crate::train::engine::Engine;
 use lightning_core::config::{PRESETS, preset};
 use lightning_core::cpu::{Form, Mat, MatMut, Workers, matmul};
 use lightning_core::model::{AdamConfig, MicroBatch, ModelSpec, Objective, Precision, Routing, Trace, Training};
@@ -12,7 +15,7 @@ use lightning_core::rng::Philox;
 use lightning_core::tensor::DType;
 use lightning_data::Batch;
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Seconds by operation.
 type Profile = BTreeMap<&'static str, f64>;
@@ -31,7 +34,8 @@ pub fn step(args: BenchStepArgs) -> Result<(), Failure> {
     if args.steps == 0 || args.batch == 0 || args.seq < 2 {
         return Err(Failure::new(Exit::Usage, "--steps and --batch must be at least 1 and --seq at least 2"));
     }
-    let threads = args.threads.unwrap_or_else(available_threads);
+    let choice = DeviceChoice::from_parts(args.device, args.threads, true)?;
+    let threads = choice.threads();
     let vocab = config.vocab;
     let spec = ModelSpec {
         config,
@@ -59,7 +63,7 @@ pub fn step(args: BenchStepArgs) -> Result<(), Failure> {
         end_weight_decay: 0.01,
     };
     let adam = AdamConfig { betas: (0.9, 0.95), eps: 1e-8, clip: 1.0, schedule };
-    let mut engine = Engine::new(spec, Some(&adam), threads, Trace::Off)?;
+    let mut engine = Engine::new(spec, Some(&adam), &choice, Trace::Off)?;
     engine.model.clone().initialize(&mut engine.device, 0)?;
     let tokens = args.batch * args.seq;
     eprintln!(
@@ -73,6 +77,7 @@ pub fn step(args: BenchStepArgs) -> Result<(), Failure> {
 
     let mut times = Vec::new();
     let mut profile = Profile::new();
+    let mut calls = Calls::new();
     let (first, optimizer) = (engine.first.clone(), engine.optimizer.clone());
     let programs: Vec<Program> = [first, optimizer].into_iter().flatten().collect();
     for i in 0..=args.steps {
@@ -80,7 +85,10 @@ pub fn step(args: BenchStepArgs) -> Result<(), Failure> {
         let start = Instant::now();
         let mut this = Profile::new();
         for program in &programs {
-            timed(&mut engine, program, &mut this);
+            timed(&mut engine, program, &mut this, &mut calls)?;
+        }
+        if i == 0 {
+            calls.clear();
         }
         // The first step touches memory for the first time.
         if i > 0 {
@@ -89,6 +97,9 @@ pub fn step(args: BenchStepArgs) -> Result<(), Failure> {
                 *profile.entry(name).or_default() += seconds / args.steps as f64;
             }
         }
+    }
+    if let Some(path) = &args.table {
+        write_table(path, act, threads, calls)?;
     }
     times.sort_by(f64::total_cmp);
     let median = times[times.len() / 2];
@@ -139,13 +150,39 @@ fn random_batch(step: u64, rows: usize, seq: usize, vocab: usize) -> Batch {
     batch
 }
 
-fn timed(engine: &mut Engine, program: &Program, profile: &mut Profile) {
+/// Times of calls by operation, FLOPs and bytes.
+type Calls = BTreeMap<(&'static str, u64, u64), Vec<f64>>;
+
+fn timed(engine: &mut Engine, program: &Program, profile: &mut Profile, calls: &mut Calls) -> Result<(), Failure> {
     let mut last = Instant::now();
     engine.device.run_observed(program, |index| {
         let now = Instant::now();
-        *profile.entry(program.nodes[index].op.name()).or_default() += (now - last).as_secs_f64();
-        last = now;
-    });
+        let (op, seconds) = (&program.nodes[index].op, (now - last).as_secs_f64());
+        *profile.entry(op.name()).or_default() += seconds;
+        calls.entry((op.name(), op.flops(), op.traffic().total())).or_default().push(seconds);
+        last = Instant::now();
+    })?;
+    Ok(())
+}
+
+/// Writes the medians as a table for plans.
+fn write_table(path: &str, precision: DType, threads: usize, calls: Calls) -> Result<(), Failure> {
+    let median = |mut times: Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2].max(1e-9)
+    };
+    let one = |((op, flops, bytes), times): ((&str, u64, u64), Vec<f64>)| KernelTime {
+        op: op.into(),
+        precision: Some(precision.name().into()),
+        flops: flops as f64,
+        bytes: (bytes as f64).max(1.0),
+        seconds: median(times),
+    };
+    let machine = format!("{}, {threads} threads", processor().unwrap_or_else(|| "unknown processor".into()));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let table = KernelTable::new("cpu", &machine, now, calls.into_iter().map(one).collect());
+    std::fs::write(path, table.to_text())
+        .map_err(|e| Failure::new(Exit::Invalid, format!("--table {path}: {e}; choose a file that can be written")))
 }
 
 /// A matrix product of the step and how often it occurs.

@@ -66,11 +66,11 @@ impl fmt::Display for CheckpointError {
             Self::Io { action, path, source } => {
                 write!(f, "cannot {action} {}: {source}", path.display())?;
                 match source.kind() {
-                    std::io::ErrorKind::StorageFull => {
-                        f.write_str("; the last complete checkpoint is untouched; free space or set checkpoint.save")
-                    }
+                    std::io::ErrorKind::StorageFull => f.write_str(
+                        "; what was complete is untouched; free space, or write elsewhere (a run: checkpoint.save)",
+                    ),
                     std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                        f.write_str("; set checkpoint.save to a folder that can be written")
+                        f.write_str("; name a folder that can be written (a run: checkpoint.save)")
                     }
                     _ => Ok(()),
                 }

@@ -13,7 +13,7 @@ Plan a training: bytes by kind and by point in the step, FLOPs, traffic and time
   --target NAME    cpu, h100, h200 or gb200; the machine of the recipe when absent
   --ops            list the operations of the micro-batch program
   --max-seq        how long a sequence fits
-  --measured FILE  JSON table of measured kernel rates, used in place of the roofs
+  --measured FILE  table of measured kernels (JSON), used in place of the roofs
   --json           print machine-readable results
 
 The configuration comes from the flags of train (train --help): --recipe, --config, --seq-length, --nodes, ...

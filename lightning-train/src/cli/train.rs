@@ -115,6 +115,7 @@ pub(super) fn resolve(
     for (key, flag, given) in [
         ("train.overfit_batch", "--overfit-batch", args.overfit_batch),
         ("train.check_finite", "--check-finite", args.check_finite),
+        ("checkpoint.strict", "--strict", args.strict),
     ] {
         if given {
             layers.set(key, &Value::Bool(true), Origin::Flag(flag.into()))?;

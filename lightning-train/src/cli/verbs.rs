@@ -3,6 +3,7 @@
 use argh::FromArgs;
 
 use super::argv::{Flag, Takes};
+use crate::config::choices::DeviceKind;
 
 use Takes::{LauncherSwitch, LauncherValue, Settings, Switch, Value};
 
@@ -64,6 +65,9 @@ pub struct TrainArgs {
     /// checkpoints to continue from
     #[argh(option, arg_name = "dir")]
     pub load_dir: Option<String>,
+    /// refuse a checkpoint without the optimizer states that are asked for
+    #[argh(switch)]
+    pub strict: bool,
     /// folder for checkpoints
     #[argh(option, arg_name = "dir")]
     pub save_dir: Option<String>,
@@ -149,6 +153,7 @@ pub const TRAIN_FLAGS: &[Flag] = &[
     Flag::new("sample", Settings(&["logger.sample_interval"])),
     Flag::new("overfit-batch", Switch),
     Flag::new("check-finite", Switch),
+    Flag::new("strict", Switch),
     Flag::with("tensor-model-parallel-size", &["tp"], Settings(&["model.tensor_model_parallel_size"])),
     Flag::with("pipeline-model-parallel-size", &["pp"], Settings(&["model.pipeline_model_parallel_size"])),
     Flag::with("context-parallel-size", &["cp"], Settings(&["model.context_parallel_size"])),
@@ -251,6 +256,9 @@ pub struct VerifyParityArgs {
     /// lower clamp of the Mamba time step; 0.001 for values that Hugging Face's own code computed
     #[argh(option, arg_name = "x")]
     pub dt_min: Option<f64>,
+    /// cpu (default), cuda or sim; a GPU computes in bf16
+    #[argh(option, arg_name = "name", default = "DeviceKind::Cpu")]
+    pub device: DeviceKind,
     /// threads of the processor
     #[argh(option, arg_name = "n")]
     pub threads: Option<usize>,
@@ -266,6 +274,7 @@ pub const VERIFY_PARITY_FLAGS: &[Flag] = &[
     Flag::new("grads", Value),
     Flag::with("dtype", &["torch-dtype"], Value),
     Flag::new("dt-min", Value),
+    Flag::new("device", Value),
     Flag::new("threads", Value),
     Flag::new("json", Switch),
 ];
@@ -292,9 +301,15 @@ pub struct BenchStepArgs {
     /// f32, bf16 or f64
     #[argh(option, default = "String::from(\"f32\")", arg_name = "type")]
     pub dtype: String,
+    /// cpu (default) or cuda; a GPU computes in bf16
+    #[argh(option, arg_name = "name", default = "DeviceKind::Cpu")]
+    pub device: DeviceKind,
     /// threads of the processor
     #[argh(option, arg_name = "n")]
     pub threads: Option<usize>,
+    /// write the times of all operations for plan --measured
+    #[argh(option, arg_name = "file")]
+    pub table: Option<String>,
     /// print machine-readable results
     #[argh(switch)]
     pub json: bool,
@@ -307,7 +322,9 @@ pub const BENCH_STEP_FLAGS: &[Flag] = &[
     Flag::with("batch", &["mb"], Value),
     Flag::with("seq", &["sl"], Value),
     Flag::new("dtype", Value),
+    Flag::new("device", Value),
     Flag::new("threads", Value),
+    Flag::new("table", Value),
     Flag::new("json", Switch),
 ];
 
@@ -377,13 +394,17 @@ pub struct CompareArgs {
 /// Flags of [`CompareArgs`].
 pub const COMPARE_FLAGS: &[Flag] = &[Flag::new("json", Switch)];
 
-/// Look at this machine: processor, memory, limits, disk, caches. Exit code 7 when a run would fail here.
+/// Look at this machine: processor, memory, limits, disk, caches, GPU driver and devices (real and virtual), kernels,
+/// CUDA toolkit, NCCL. Exit code 7 when a run would fail here.
 #[derive(FromArgs, Debug)]
 #[argh(help_triggers("--help"))]
 pub struct DoctorArgs {
     /// folder that runs would be written to; the working directory when absent
     #[argh(option, arg_name = "dir")]
     pub folder: Option<String>,
+    /// device that a run would use: auto (a missing GPU is no failure), cpu, cuda or sim (the virtual GPU)
+    #[argh(option, arg_name = "kind")]
+    pub device: Option<String>,
     /// megabytes to write when the disk is timed
     #[argh(option, default = "64", arg_name = "n")]
     pub disk_megabytes: u64,
@@ -393,5 +414,9 @@ pub struct DoctorArgs {
 }
 
 /// Flags of [`DoctorArgs`].
-pub const DOCTOR_FLAGS: &[Flag] =
-    &[Flag::new("folder", Value), Flag::new("disk-megabytes", Value), Flag::new("json", Switch)];
+pub const DOCTOR_FLAGS: &[Flag] = &[
+    Flag::new("folder", Value),
+    Flag::new("device", Value),
+    Flag::new("disk-megabytes", Value),
+    Flag::new("json", Switch),
+];

@@ -295,10 +295,14 @@ choice! {
 choice! {
     /// Where a run executes.
     pub enum DeviceKind {
+        /// A CUDA device when there is a usable one, else the processor.
+        Auto = "auto",
         /// Any processor.
         Cpu = "cpu",
-        /// NVIDIA GPU or the virtual one.
-        Gpu = "gpu",
+        /// An NVIDIA GPU.
+        Cuda = "cuda" | "gpu",
+        /// The virtual GPU.
+        Sim = "sim",
     }
 }
 

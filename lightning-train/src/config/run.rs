@@ -48,7 +48,7 @@ section! {
         check_finite: bool = false,
         /// Save and stop at the first step that is a multiple of this.
         exit_interval: Option<u64> = None,
-        /// Save and stop on SIGTERM and SIGUSR1.
+        /// Save and stop on SIGTERM, SIGUSR1 and ctrl-C (SIGINT).
         exit_signal_handler: bool = true,
         /// Garbage collection of the public stack; recorded.
         manual_gc: bool = false,
@@ -242,6 +242,9 @@ section! {
         load_optim: bool = true,
         /// Load random states.
         load_rng: bool = true,
+        /// Refuse a checkpoint that was saved without the optimizer states that are asked for; else they start fresh, and the
+        /// log says so once.
+        strict: bool = false,
         /// Keep this many of the latest checkpoints; null keeps all.
         most_recent_k: Option<u64> = None,
         /// Keep every checkpoint whose step is a multiple of this, whatever `most_recent_k` says.
@@ -419,10 +422,12 @@ section! {
 section! {
     /// Where the run executes.
     pub struct DeviceSection {
-        /// Processor or GPU.
-        kind: DeviceKind = DeviceKind::Cpu,
+        /// Processor, GPU, or virtual GPU.
+        kind: DeviceKind = DeviceKind::Auto,
         /// Threads of the processor; null is all. Results do not depend on it.
         threads: Option<usize> = None,
+        /// Run every program of a GPU as one CUDA graph; without, launch by launch. Results do not depend on it.
+        cuda_graph: bool = true,
     }
 }
 

@@ -281,6 +281,16 @@ macro_rules! choice {
             }
         }
 
+        impl std::str::FromStr for $choice {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                use $crate::config::setting::Setting;
+                let value = $crate::config::value::Value::Str(text.to_string());
+                Self::from_value(&value).ok_or_else(|| format!("`{text}`: must be {}", Self::expected()))
+            }
+        }
+
         impl $crate::config::setting::Setting for $choice {
             fn expected() -> String {
                 format!("one of {}", [$($first),+].join(", "))

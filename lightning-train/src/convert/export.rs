@@ -3,15 +3,18 @@
 use super::ConvertError;
 use super::args::ExportArgs;
 use super::census::Census;
-use super::import::{Report, converted, copy_side_files, locate, named_dtype, refuse_same_place};
-use super::stream::{self, Draft, FilePlan, Job, compare_file, write_files};
+use super::draft::{Draft, compare_file};
+use super::dtypes::{converted, default_dtype, named_dtype, torch_name};
+use super::places::{copy_side_files, locate, refuse_same_place};
+use super::report::Report;
+use super::stream::{self, FilePlan, Job, write_files};
 use super::weights::Weights;
 use crate::adapters::{Adapter, Delta};
 use crate::checkpoint::{CheckpointError, move_into_place, parse_dtype, recover, sync_folder, write_file};
 use crate::cli::Failure;
 use crate::hf::folder::{INDEX, SINGLE, side_files};
 use crate::hf::{HfConfig, HfFolder, header};
-use lightning_core::layout::{Layout, Role};
+use lightning_core::layout::Layout;
 use safetensors::Dtype;
 use serde_json::json as object;
 use std::collections::BTreeMap;
@@ -203,11 +206,6 @@ fn jobs<'d>(
     jobs
 }
 
-/// Types of models that were not imported (model.md §9.2).
-fn default_dtype(role: Role) -> Dtype {
-    if role.stored_as_f32() { Dtype::F32 } else { Dtype::BF16 }
-}
-
 /// The type of most bytes.
 fn main_dtype(plans: &[FilePlan<'_>]) -> Option<Dtype> {
     let mut bytes: BTreeMap<String, (u64, Dtype)> = BTreeMap::new();
@@ -215,15 +213,6 @@ fn main_dtype(plans: &[FilePlan<'_>]) -> Option<Dtype> {
         bytes.entry(job.to.to_string()).or_insert((0, job.to)).0 += job.bytes();
     }
     bytes.into_values().max_by_key(|(n, _)| *n).map(|(_, dtype)| dtype)
-}
-
-fn torch_name(dtype: Dtype) -> &'static str {
-    match dtype {
-        Dtype::F16 => "float16",
-        Dtype::F32 => "float32",
-        Dtype::F64 => "float64",
-        _ => "bfloat16",
-    }
 }
 
 /// The index, from the headers of the files that were written (pitfall B02).

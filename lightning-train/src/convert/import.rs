@@ -2,7 +2,11 @@
 
 use super::args::ImportArgs;
 use super::census::Census;
-use super::stream::{self, Draft, Job, write_files};
+use super::draft::Draft;
+use super::dtypes::{converted, named_dtype};
+use super::places::{copy_side_files, fingerprint, locate, refuse_same_place};
+use super::report::Report;
+use super::stream::{self, Job, write_files};
 use super::weights::Weights;
 use super::{ConvertError, json};
 use crate::checkpoint::{
@@ -10,59 +14,19 @@ use crate::checkpoint::{
     region::Region, replace_file, shard_name, sync_folder, write_file, write_index,
 };
 use crate::cli::Failure;
-use crate::hf::{HfConfig, HfFolder, cache};
-use lightning_core::layout::{Layout, Role};
+use crate::hf::{HfConfig, HfFolder};
+use lightning_core::layout::Layout;
 use safetensors::Dtype;
 use serde_json::json as object;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 /// Largest file of an imported checkpoint, in bytes: small enough that a killed conversion loses little.
 const SHARD_BYTES: u64 = 2_000_000_000;
 
 /// What an imported checkpoint was made from, to tell whether an interrupted import was this one.
 const MADE_FROM: &str = "import.json";
-
-/// What a conversion did.
-#[derive(Debug, Clone)]
-pub struct Report {
-    /// All tensors.
-    pub census: Census,
-    /// What was written; nothing in a dry run.
-    pub folder: Option<PathBuf>,
-    /// Elements beyond the range of a new type, by tensor.
-    pub saturated: BTreeMap<String, u64>,
-    /// What was left out or carried along, for people.
-    pub notes: Vec<String>,
-}
-
-impl Report {
-    /// Prints the table (or JSON) to standard output and the rest to standard error.
-    pub fn print(&self, json: bool) {
-        if json {
-            let mut value = self.census.to_json();
-            value["folder"] = object!(self.folder);
-            value["saturated"] = object!(self.saturated);
-            value["notes"] = object!(self.notes);
-            println!("{value}");
-        } else {
-            print!("{}", self.census.table());
-        }
-        for note in &self.notes {
-            eprintln!("note: {note}");
-        }
-        for (name, n) in &self.saturated {
-            eprintln!(
-                "note: {n} elements of {name} were beyond the range of the new type and became its largest value"
-            );
-        }
-        if let Some(folder) = &self.folder {
-            eprintln!("wrote {}", folder.display());
-        }
-    }
-}
 
 /// The verb `import`.
 ///
@@ -71,39 +35,6 @@ impl Report {
 pub fn import(args: ImportArgs) -> Result<(), Failure> {
     let json = args.json;
     run(&args)?.print(json);
-    Ok(())
-}
-
-/// The element type that a person names.
-pub(super) fn named_dtype(name: Option<&str>) -> Result<Option<Dtype>, ConvertError> {
-    match name {
-        None => Ok(None),
-        Some("bfloat16" | "bf16") => Ok(Some(Dtype::BF16)),
-        Some("float16" | "fp16" | "f16") => Ok(Some(Dtype::F16)),
-        Some("float32" | "fp32" | "f32") => Ok(Some(Dtype::F32)),
-        Some(other) => {
-            Err(ConvertError::Flag(format!("--torch-dtype {other} is not possible: bfloat16, float16 or float32")))
-        }
-    }
-}
-
-pub(super) fn locate(model: &str, revision: Option<&str>) -> Result<PathBuf, ConvertError> {
-    cache::resolve(model, revision, &|name| std::env::var(name).ok()).map_err(ConvertError::Source)
-}
-
-/// Refuses a target that holds the source, or lies in it.
-pub(super) fn refuse_same_place(source: &Path, target: &Path) -> Result<(), ConvertError> {
-    // The target need not exist: the nearest ancestor that does decides.
-    let absolute = std::path::absolute(target).unwrap_or_else(|_| target.to_path_buf());
-    let resolved = absolute.ancestors().find_map(|a| {
-        let real = fs::canonicalize(a).ok()?;
-        Some(real.join(absolute.strip_prefix(a).unwrap_or(Path::new(""))))
-    });
-    let (source_real, target_real) =
-        (fs::canonicalize(source).unwrap_or_else(|_| source.to_path_buf()), resolved.unwrap_or(absolute));
-    if source_real.starts_with(&target_real) || target_real.starts_with(&source_real) {
-        return Err(ConvertError::SamePlace { source: source.to_path_buf(), target: target.to_path_buf() });
-    }
     Ok(())
 }
 
@@ -182,21 +113,6 @@ pub fn run(args: &ImportArgs) -> Result<Report, ConvertError> {
     Ok(Report { census, folder: Some(target), saturated, notes })
 }
 
-/// Copies files byte for byte into a folder, through the links of a cache.
-pub(super) fn copy_side_files(files: &[PathBuf], folder: &Path) -> Result<usize, ConvertError> {
-    if files.is_empty() {
-        return Ok(0);
-    }
-    fs::create_dir_all(folder).map_err(|e| CheckpointError::io("create", folder, e))?;
-    for path in files {
-        let target = folder.join(path.file_name().expect("listed files have names"));
-        let bytes = fs::read(path).map_err(|e| CheckpointError::io("read", path, e))?;
-        write_file(&target, &bytes)?;
-    }
-    sync_folder(folder)?;
-    Ok(files.len())
-}
-
 /// Counts the source against its model. Without strictness, tensors that the model does not have are left out, and an MTP
 /// block of which the source has nothing is taken out of the model; nothing else may differ.
 fn check_census(folder: &mut HfFolder, not_strict: bool, notes: &mut Vec<String>) -> Result<Census, ConvertError> {
@@ -246,24 +162,4 @@ fn jobs(config: &HfConfig, folder: &HfFolder, skip: &BTreeSet<&String>, dtype: O
             }
         })
         .collect()
-}
-
-/// The type of a tensor when weights are converted: buffers and integers keep theirs.
-pub(super) fn converted(role: Role, stored: Dtype, wanted: Option<Dtype>) -> Dtype {
-    let float = matches!(stored, Dtype::F64 | Dtype::F32 | Dtype::BF16 | Dtype::F16);
-    match wanted {
-        Some(wanted) if float && !role.stored_as_f32() => wanted,
-        _ => stored,
-    }
-}
-
-/// What says that a source is still the same: names, sizes and times of its files.
-pub(super) fn fingerprint(folder: &HfFolder) -> serde_json::Value {
-    let files = folder.files.iter().map(|f| {
-        let about = f.file.metadata().ok();
-        let changed = about.as_ref().and_then(|m| m.modified().ok());
-        let nanoseconds = changed.and_then(|t| t.duration_since(UNIX_EPOCH).ok()).map(|d| d.as_nanos().to_string());
-        object!([f.path, about.map(|m| m.len()), nanoseconds])
-    });
-    object!([fs::canonicalize(&folder.path).ok(), files.collect::<Vec<_>>()])
 }

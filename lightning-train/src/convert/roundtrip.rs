@@ -1,6 +1,7 @@
 //! In and out again, and the comparison with the source.
 
 use super::args::{ExportArgs, ImportArgs, RoundtripArgs};
+use super::places::locate;
 use super::{Weights, export, import};
 use crate::cli::{Exit, Failure};
 use crate::verify::same::compare;
@@ -24,7 +25,7 @@ pub fn roundtrip(args: RoundtripArgs) -> Result<(), Failure> {
         no_progress: args.no_progress || args.json,
         json: args.json,
     })?;
-    let source = import::locate(&args.hf_model, args.hf_revision.as_deref())?;
+    let source = locate(&args.hf_model, args.hf_revision.as_deref())?;
     export::run(&ExportArgs {
         checkpoint_path: args.checkpoint_path.clone(),
         hf_path: args.hf_path.clone(),

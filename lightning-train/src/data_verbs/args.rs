@@ -62,7 +62,7 @@ pub struct PretrainArgs {
     /// a row that cannot be read: stop (name file and line) or skip (and count)
     #[argh(option, arg_name = "policy")]
     pub on_bad_row: Option<String>,
-    /// worker threads
+    /// worker threads (one more than there are cores)
     #[argh(option, arg_name = "n")]
     pub threads: Option<usize>,
     /// no progress
@@ -163,7 +163,7 @@ pub struct SftArgs {
     /// a row that cannot be read: stop (name file and line) or skip (and count)
     #[argh(option, arg_name = "policy")]
     pub on_bad_row: Option<String>,
-    /// worker threads
+    /// worker threads (one more than there are cores)
     #[argh(option, arg_name = "n")]
     pub threads: Option<usize>,
     /// no progress
@@ -295,6 +295,9 @@ pub struct RlArgs {
     /// a row that cannot be read: stop (name file and line) or skip (and count)
     #[argh(option, arg_name = "policy")]
     pub on_bad_row: Option<String>,
+    /// no progress on standard error
+    #[argh(switch)]
+    pub no_progress: bool,
     /// print machine-readable results
     #[argh(switch)]
     pub json: bool,
@@ -310,6 +313,7 @@ pub const RL_FLAGS: &[Flag] = &[
     Flag::new("skywork", Value),
     Flag::with("output", &["output-dir"], Value),
     Flag::new("on-bad-row", Value),
+    Flag::new("no-progress", Switch),
     Flag::new("json", Switch),
 ];
 
@@ -347,6 +351,12 @@ pub struct InspectArgs {
     /// data-parallel ranks (those of the run's configuration, else 1)
     #[argh(option, arg_name = "n")]
     pub dp: Option<u64>,
+    /// context-parallel ranks: each sees a slice of every document (those of the run's configuration, else 1)
+    #[argh(option, arg_name = "n")]
+    pub cp: Option<usize>,
+    /// context-parallel rank (0)
+    #[argh(option, default = "0", arg_name = "n")]
+    pub cp_rank: usize,
     /// packed files: samples of an optimizer step (1)
     #[argh(option, arg_name = "n")]
     pub global_batch_size: Option<u64>,
@@ -378,6 +388,8 @@ pub const INSPECT_FLAGS: &[Flag] = &[
     Flag::new("batches", Value),
     Flag::new("rank", Value),
     Flag::new("dp", Value),
+    Flag::new("cp", Value),
+    Flag::new("cp-rank", Value),
     Flag::with("global-batch-size", &["gb"], Value),
     Flag::new("pack-size", Value),
     Flag::new("pad-seq-to-mult", Value),

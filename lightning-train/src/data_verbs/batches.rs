@@ -1,5 +1,6 @@
 //! `--batches`: exactly what a rank sees at a step, as text, JSON lines or safetensors.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -19,6 +20,10 @@ pub(super) struct Wanted {
     pub rank: u64,
     /// Data-parallel ranks.
     pub dp: u64,
+    /// Context-parallel ranks, which share the batches of a data-parallel rank.
+    pub cp: usize,
+    /// Context-parallel rank.
+    pub cp_rank: usize,
     /// Samples of a step over all ranks.
     pub global_batch_size: u64,
     /// Samples of a micro-batch.
@@ -52,6 +57,12 @@ impl Wanted {
                 self.dp, self.rank
             )));
         }
+        if self.cp_rank >= self.cp {
+            return Err(usage(format!(
+                "--cp-rank: expected a rank below {} (--cp), found {}; correct one of them",
+                self.cp, self.cp_rank
+            )));
+        }
         let per_pass = self.micro_batch_size * self.dp;
         if per_pass == 0 || self.global_batch_size == 0 || self.global_batch_size % per_pass != 0 {
             return Err(usage(format!(
@@ -63,6 +74,13 @@ impl Wanted {
     }
 }
 
+impl Wanted {
+    /// The part of a batch that the rank holds.
+    fn part<'b>(&self, batch: &'b Batch) -> lightning_data::Result<Cow<'b, Batch>> {
+        Ok(if self.cp == 1 { Cow::Borrowed(batch) } else { Cow::Owned(batch.context_slice(self.cp, self.cp_rank)?) })
+    }
+}
+
 /// Prints the batches.
 pub(super) fn show(source: &dyn BatchSource, wanted: &Wanted, process: &mut Process<'_>) -> Result<(), Failure> {
     let micro_batches = wanted.micro_batches()?;
@@ -71,11 +89,11 @@ pub(super) fn show(source: &dyn BatchSource, wanted: &Wanted, process: &mut Proc
     let mut total = Accounting::default();
     let (steps, gbs) = (wanted.steps.clone(), wanted.global_batch_size);
     walk_batches(source, steps, gbs, micro_batches, wanted.rank, |step, micro_batch, batch| {
+        let batch = &*wanted.part(batch)?;
         total.add(&batch.accounting);
         if printed.is_ok() {
             let text = if wanted.json {
-                let mut value =
-                    json!({ "step": step, "micro_batch": micro_batch, "rank": wanted.rank, "sources": names });
+                let mut value = json!({ "step": step, "micro_batch": micro_batch, "rank": wanted.rank, "cp_rank": wanted.cp_rank, "sources": names });
                 if let (Value::Object(head), Value::Object(body)) = (&mut value, batch_json(batch)) {
                     head.extend(body);
                 }
@@ -161,7 +179,8 @@ impl View for &Array {
     }
 }
 
-/// Writes the batches as tensors `step.S.micro_batch.M.{tokens,labels,loss_mask,padding_mask,cu_seqlens,cu_seqlens_padded}`.
+/// Writes the batches as tensors `step.S.micro_batch.M.{tokens,labels,loss_mask,padding_mask,cu_seqlens,cu_seqlens_padded}`
+/// (and `positions`, where they are not 0, 1, 2, ... of each row).
 pub(super) fn save(
     source: &dyn BatchSource,
     wanted: &Wanted,
@@ -173,6 +192,7 @@ pub(super) fn save(
     let mut total = Accounting::default();
     let (steps, gbs) = (wanted.steps.clone(), wanted.global_batch_size);
     walk_batches(source, steps, gbs, micro_batches, wanted.rank, |step, micro_batch, b| {
+        let b = &*wanted.part(b)?;
         total.add(&b.accounting);
         let table = vec![b.rows, b.seq_length];
         let ints = |values: &[i32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();

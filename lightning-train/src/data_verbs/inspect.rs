@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lightning_data::DataError;
-use lightning_data::indexed::IndexedDataset;
-use lightning_data::inspect::{Summary, show_sequence, summarize_indexed};
+use lightning_data::indexed::{IndexedDataset, idx_path};
+use lightning_data::inspect::{Summary, show_row, show_sequence, summarize_indexed};
 #[cfg(feature = "parquet")]
 use lightning_data::inspect::{show_pack, summarize_packs};
 use lightning_data::tokenizer::TextTokenizer;
@@ -113,13 +113,13 @@ fn numbers(args: &InspectArgs, total: u64, decodes: bool) -> std::ops::Range<u64
 /// Prints a summary and samples, for people or programs.
 fn print_summary(
     head: Value,
-    summary: &Summary,
+    summary: Option<&Summary>,
     samples: &[(u64, usize, String)],
     json: bool,
     process: &mut Process<'_>,
 ) -> Result<(), Failure> {
     let mut value = head;
-    if let (Value::Object(all), Value::Object(counts)) = (&mut value, summary.to_json()) {
+    if let (Value::Object(all), Value::Object(counts)) = (&mut value, summary.map_or(Value::Null, Summary::to_json)) {
         all.extend(counts);
     }
     if json {
@@ -130,14 +130,20 @@ fn print_summary(
     let mut text = String::new();
     for (key, entry) in value.as_object().into_iter().flatten() {
         match entry {
-            Value::Null | Value::Array(_) => {}
+            Value::Null => {}
+            Value::Array(_) if key == "length_histogram" => {}
+            Value::Object(map) => {
+                text += &format!("{key}\n");
+                map.iter().for_each(|(name, n)| text += &format!("  {n:>21} {name}\n"));
+            }
             Value::String(s) => text += &format!("{key:16} {s}\n"),
             other => text += &format!("{key:16} {other}\n"),
         }
     }
-    text += "lengths\n";
-    let most = summary.histogram.iter().map(|h| h.1).max().unwrap_or(1).max(1);
-    for &(from, n) in &summary.histogram {
+    let histogram = summary.map_or(&[][..], |s| &s.histogram[..]);
+    text += if histogram.is_empty() { "" } else { "lengths\n" };
+    let most = histogram.iter().map(|h| h.1).max().unwrap_or(1).max(1);
+    for &(from, n) in histogram {
         let to = if from == 0 { 0 } else { 2 * from - 1 };
         text +=
             &format!("  {:>21} {n:>12} {}\n", format!("{from} to {to}"), "#".repeat((40 * n).div_ceil(most) as usize));
@@ -167,7 +173,7 @@ fn indexed(args: &InspectArgs, prefix: &Path, process: &mut Process<'_>) -> Resu
     let head = json!({
         "kind": "token file", "prefix": prefix, "dtype": data.token_type().name(), "bytes": data.bin_bytes(),
     });
-    print_summary(head, &summary, &samples, args.json, process)
+    print_summary(head, Some(&summary), &samples, args.json, process)
 }
 
 /// Every token against the vocabulary.
@@ -200,6 +206,16 @@ fn open_packs(files: &[PathBuf]) -> Result<lightning_data::sft::ParquetPacks, Fa
     }
 }
 
+/// Links of a preparation are named `POSITION__DATASET__SHARD.parquet`; another file is a source of its own.
+#[cfg(feature = "parquet")]
+fn data_set_of(file: &Path) -> String {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    match name.split_once("__").and_then(|(_, rest)| rest.rsplit_once("__shard_")) {
+        Some((data_set, _)) => data_set.to_string(),
+        None => name.into_owned(),
+    }
+}
+
 #[cfg(feature = "parquet")]
 fn packed(args: &InspectArgs, files: &[PathBuf], process: &mut Process<'_>) -> Result<(), Failure> {
     use lightning_data::sampler::FineTuningSampler;
@@ -229,6 +245,8 @@ fn packed(args: &InspectArgs, files: &[PathBuf], process: &mut Process<'_>) -> R
             steps: batches::steps(text)?,
             rank: args.rank,
             dp,
+            cp: args.cp.unwrap_or(1).max(1),
+            cp_rank: args.cp_rank,
             global_batch_size,
             micro_batch_size: 1,
             json: args.json,
@@ -239,6 +257,13 @@ fn packed(args: &InspectArgs, files: &[PathBuf], process: &mut Process<'_>) -> R
         };
     }
     let summary = summarize_packs(&store)?;
+    let mut by_source = serde_json::Map::new();
+    for file in files.iter().filter(|_| files.len() > 1) {
+        let tokens = summarize_packs(&open_packs(std::slice::from_ref(file))?)?.tokens;
+        let name = data_set_of(file);
+        let before = by_source.get(&name).and_then(Value::as_u64).unwrap_or(0);
+        by_source.insert(name, (before + tokens).into());
+    }
     let mut samples = Vec::new();
     for i in numbers(args, store.len(), tokenizer.is_some()) {
         let pack = store.pack(i)?;
@@ -248,8 +273,11 @@ fn packed(args: &InspectArgs, files: &[PathBuf], process: &mut Process<'_>) -> R
         };
         samples.push((i, pack.input_ids.len(), text));
     }
-    let head = json!({ "kind": "packed files", "convention": format!("{:?}", store.convention()).to_lowercase(), "files": files.len() });
-    print_summary(head, &summary, &samples, args.json, process)
+    let mut head = json!({ "kind": "packed files", "convention": format!("{:?}", store.convention()).to_lowercase(), "files": files.len() });
+    if !by_source.is_empty() {
+        head["tokens_by_source"] = by_source.into();
+    }
+    print_summary(head, Some(&summary), &samples, args.json, process)
 }
 
 fn run(
@@ -266,6 +294,8 @@ fn run(
         steps: batches::steps(args.batches.as_deref().unwrap_or("0"))?,
         rank: args.rank,
         dp,
+        cp: args.cp.unwrap_or(data.cp).max(1),
+        cp_rank: args.cp_rank,
         global_batch_size: data.global_batch_size,
         micro_batch_size: data.micro_batch_size,
         json: args.json,
@@ -277,29 +307,51 @@ fn run(
         (None, Some(_)) => Err(usage("--output writes batches; say which with --batches FIRST..END")),
         (None, None) => {
             let d = &resolved.config.dataset;
-            let value = json!({
+            let mut value = json!({
                 "kind": "run", "data": d.kind.to_string(), "train_samples": data.source.samples(),
                 "sequence_length": resolved.config.model.seq_length, "global_batch_size": data.global_batch_size,
                 "micro_batch_size": data.micro_batch_size, "data_parallel": dp, "sources": data.source.source_names(),
             });
-            super::print_value(process, &value, args.json)?;
+            let files = summarize_sources(&data.source.source_names())?;
             let count = numbers(args, data.source.samples().unwrap_or(u64::MAX), false);
             let tokenizer = match tokenizer(args)? {
                 Some(tokenizer) => Some(tokenizer),
                 None => data.tokenizer,
             };
+            let mut samples = Vec::new();
             for sample in count {
                 let (step, at) = (sample / data.global_batch_size, sample % data.global_batch_size);
                 let batch = data.source.batch(step * data.global_batch_size, at / data.micro_batch_size, 0)?;
-                let row = (at % data.micro_batch_size) as usize * batch.seq_length;
-                let ids = &batch.tokens[row..row + batch.seq_length];
+                let row = (at % data.micro_batch_size) as usize;
+                let ids = &batch.tokens[row * batch.seq_length..(row + 1) * batch.seq_length];
                 let text = match &tokenizer {
-                    Some(tokenizer) => show_sequence(tokenizer, ids)?,
+                    Some(tokenizer) => show_row(tokenizer, &batch, row)?,
                     None => ids.iter().map(i32::to_string).collect::<Vec<_>>().join(" "),
                 };
-                print(process, &format!("sample {sample}\n{text}\n"))?;
+                samples.push((sample, ids.len(), text));
             }
-            Ok(())
+            let (whole, by_source) = files;
+            if !by_source.is_empty() {
+                value["tokens_by_source"] = by_source.into();
+            }
+            print_summary(value, whole.as_ref(), &samples, args.json, process)
         }
     }
+}
+
+/// What is in the files behind a run's sources: all of them, and tokens by source. Sources without files have no counts.
+fn summarize_sources(names: &[String]) -> Result<(Option<Summary>, serde_json::Map<String, Value>), Failure> {
+    let (mut whole, mut tokens) = (Summary::new(), serde_json::Map::new());
+    for name in names {
+        let path = Path::new(name);
+        let summary = match () {
+            () if idx_path(path).is_file() => summarize_indexed(path)?,
+            #[cfg(feature = "parquet")]
+            () if path.extension().is_some_and(|e| e == "parquet") => summarize_packs(&open_packs(&[path.into()])?)?,
+            () => continue,
+        };
+        tokens.insert(name.clone(), summary.tokens.into());
+        whole.merge(&summary);
+    }
+    Ok(((!tokens.is_empty()).then_some(whole), tokens))
 }

@@ -202,7 +202,7 @@ pub(super) fn rl(args: RlArgs, line: Line, process: &mut Process<'_>) -> Result<
         output: PathBuf::from(args.output),
         on_bad_row: bad_rows(args.on_bad_row.as_deref())?,
     };
-    report(process, false, args.json, |_| prepare_rl(&settings))
+    report(process, !args.no_progress, args.json, |show| prepare_rl(&settings, show))
 }
 
 #[cfg(feature = "parquet")]

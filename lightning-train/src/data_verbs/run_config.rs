@@ -22,6 +22,8 @@ pub(super) struct RunBatches {
     pub micro_batch_size: u64,
     /// Data-parallel ranks of the configuration's smallest launch.
     pub dp: u64,
+    /// Context-parallel ranks of the configuration.
+    pub cp: usize,
 }
 
 /// Resolves a configuration as `train` does.
@@ -67,6 +69,7 @@ pub(super) fn open(resolved: &Resolved, say: &mut dyn FnMut(&str)) -> Result<Run
         global_batch_size,
         micro_batch_size,
         dp: resolved.data_parallel_size().max(1) as u64,
+        cp: config.model.context_parallel_size as usize,
     })
 }
 

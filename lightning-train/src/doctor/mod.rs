@@ -1,7 +1,14 @@
 //! `doctor`: what of this machine a run depends on, measured, with an exit code.
 
 mod disk;
+#[cfg(feature = "gpu")]
+mod driver;
+#[cfg(feature = "gpu")]
+mod gpu;
+mod limits;
 pub mod machine;
+#[cfg(feature = "gpu")]
+mod toolkit;
 
 use crate::cli::{DoctorArgs, Exit, Failure};
 use serde_json::{Value, json};
@@ -42,8 +49,16 @@ struct Check {
 /// `Verification` when a run would fail here; the report is printed before.
 pub fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     let folder = PathBuf::from(args.folder.as_deref().unwrap_or("."));
-    let checks =
-        [processor(), memory(), disk_speed(&folder, args.disk_megabytes), disk_space(&folder), hf_cache(&folder)];
+    let gpu = gpu_checks(args.device.as_deref().unwrap_or("auto"))?;
+    let mut checks = vec![
+        processor(),
+        memory(),
+        limits::check(),
+        disk_speed(&folder, args.disk_megabytes),
+        disk_space(&folder),
+        hf_cache(&folder),
+    ];
+    checks.extend(gpu);
     if args.json {
         let checks: Vec<Value> = checks
             .iter()
@@ -55,7 +70,6 @@ pub fn doctor(args: DoctorArgs) -> Result<(), Failure> {
         for check in &checks {
             println!("  {:8} {:12} {}", check.verdict.name(), check.what, check.found);
         }
-        println!("  {:8} {:12} this build has no GPU device to look at", "-", "GPU");
     }
     let bad: Vec<&str> = checks.iter().filter(|c| c.verdict == Verdict::Bad).map(|c| c.what).collect();
     if bad.is_empty() {
@@ -65,6 +79,28 @@ pub fn doctor(args: DoctorArgs) -> Result<(), Failure> {
         Exit::Verification,
         format!("a run would fail here: {}; see the lines marked FAIL", bad.join(", ")),
     ))
+}
+
+/// What runs on a GPU depend on, for the device that `--device` names.
+#[cfg(feature = "gpu")]
+fn gpu_checks(device: &str) -> Result<Vec<Check>, Failure> {
+    gpu::Wanted::parse(device).map(gpu::checks).ok_or_else(|| no_such_device(device))
+}
+
+/// What runs on a GPU depend on: this program has no such device.
+#[cfg(not(feature = "gpu"))]
+fn gpu_checks(device: &str) -> Result<Vec<Check>, Failure> {
+    let verdict = match device {
+        "auto" | "cpu" => Verdict::Good,
+        "cuda" | "sim" => Verdict::Bad,
+        other => return Err(no_such_device(other)),
+    };
+    let found = "this program was built without its feature `gpu`".to_string();
+    Ok(vec![Check { what: "kernels", verdict, found, value: Value::Null }])
+}
+
+fn no_such_device(device: &str) -> Failure {
+    Failure::new(Exit::Usage, format!("--device {device} is none of auto, cpu, cuda, sim"))
 }
 
 fn gib(bytes: u64) -> f64 {

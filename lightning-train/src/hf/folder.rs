@@ -1,6 +1,6 @@
 //! A Hugging Face checkpoint folder as the source of a conversion: configuration, tensors, side files.
 
-use super::header::{self, HeaderError};
+use super::header::{self, HeaderEntry, HeaderError};
 use super::{HfConfig, HfConfigError};
 use safetensors::Dtype;
 use std::collections::BTreeMap;
@@ -26,6 +26,13 @@ pub struct HfTensor {
     pub start: u64,
     /// Number of bytes.
     pub len: u64,
+}
+
+impl HfTensor {
+    /// A tensor of the file with number `file`.
+    pub fn new(entry: HeaderEntry, file: usize) -> Self {
+        Self { dtype: entry.dtype, shape: entry.shape, file, start: entry.start, len: entry.len }
+    }
 }
 
 /// An open file of a checkpoint.
@@ -129,13 +136,6 @@ impl HfFolder {
             }
             let (file, header) = header::open(&file_path).map_err(FolderError::Header)?;
             for entry in header.entries {
-                let tensor = HfTensor {
-                    dtype: entry.dtype,
-                    shape: entry.shape,
-                    file: folder.files.len(),
-                    start: entry.start,
-                    len: entry.len,
-                };
                 if let Some(index) = &index {
                     match index.get(&entry.name) {
                         Some(at) if at == name => {}
@@ -153,7 +153,7 @@ impl HfFolder {
                         }
                     }
                 }
-                folder.tensors.insert(entry.name, tensor);
+                folder.tensors.insert(entry.name.clone(), HfTensor::new(entry, folder.files.len()));
             }
             folder.files.push(HfFile { path: file_path, file });
         }

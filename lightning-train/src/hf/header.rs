@@ -154,19 +154,35 @@ pub fn open(path: &Path) -> Result<(File, Header), HeaderError> {
     let unreadable = |e: std::io::Error| fail(HeaderProblem::Unreadable(e.to_string()));
     let file = File::open(path).map_err(unreadable)?;
     let bytes = file.metadata().map_err(unreadable)?.len();
-    if bytes < 8 {
-        return Err(fail(HeaderProblem::Short { bytes }));
-    }
     let mut first = [0; 8];
-    file.read_exact_at(&mut first, 0).map_err(unreadable)?;
-    let claimed = u64::from_le_bytes(first);
-    if claimed > LONGEST_HEADER || claimed > bytes - 8 {
-        return Err(fail(HeaderProblem::Length { claimed, bytes }));
+    if bytes >= 8 {
+        file.read_exact_at(&mut first, 0).map_err(unreadable)?;
     }
-    let mut text = vec![0; claimed as usize];
+    let mut text = vec![0; length(first, bytes).map_err(fail)?];
     file.read_exact_at(&mut text, 8).map_err(unreadable)?;
     let header = parse(&text, bytes).map_err(fail)?;
     Ok((file, header))
+}
+
+/// The header of a file in memory.
+///
+/// # Errors
+/// As [`open`].
+pub fn of_bytes(file: &[u8]) -> Result<Header, HeaderProblem> {
+    let bytes = file.len() as u64;
+    let first = file.first_chunk().copied().unwrap_or_default();
+    let length = length(first, bytes)?;
+    parse(&file[8..8 + length], bytes)
+}
+
+/// The length of the header that the first bytes claim: at least 8 bytes are there, and it ends inside the file.
+fn length(first: [u8; 8], bytes: u64) -> Result<usize, HeaderProblem> {
+    let Some(rest) = bytes.checked_sub(8) else { return Err(HeaderProblem::Short { bytes }) };
+    let claimed = u64::from_le_bytes(first);
+    if claimed > LONGEST_HEADER.min(rest) {
+        return Err(HeaderProblem::Length { claimed, bytes });
+    }
+    Ok(claimed as usize)
 }
 
 /// Checks the text of a header against the length of its file, in bytes.

@@ -2,6 +2,9 @@
 
 use super::estimate::{Estimate, Planner};
 use crate::cli::Failure;
+use crate::config::choices::{CpCommType, DType, Precision as Class};
+use crate::config::run::RunConfig;
+use crate::config::value::Value;
 use lightning_core::program::{LayerRecompute, Recompute};
 
 /// A setting and what it does to the plan.
@@ -60,48 +63,124 @@ pub fn recomputation(planner: &Planner<'_>, full: &Estimate) -> Result<Vec<Knob>
     Ok(list)
 }
 
+/// A change of settings, as it is written on the command line, and what it makes of the configuration.
+struct Try {
+    setting: String,
+    config: RunConfig,
+}
+
+impl Try {
+    /// `None` when a setting cannot be changed so.
+    fn new(config: &RunConfig, changes: &[(&str, Value)]) -> Option<Self> {
+        let mut changed = config.clone();
+        let mut words = Vec::new();
+        for (key, value) in changes {
+            changed.set(key, value).ok()?;
+            let word = format!("{key}={value}").replace(", ", ",");
+            // Brackets mean something to shells.
+            words.push(if word.contains('[') { format!("'{word}'") } else { word });
+        }
+        Some(Self { setting: words.join(" "), config: changed })
+    }
+}
+
+fn text(value: &str) -> Value {
+    Value::Str(value.into())
+}
+
+fn int(value: usize) -> Value {
+    Value::Int(value as i64)
+}
+
+/// Recomputation, from the cheapest: what is not on yet.
+fn more_recomputation(now: Recompute) -> Vec<Vec<(&'static str, Value)>> {
+    if now.layers != LayerRecompute::Off {
+        return vec![];
+    }
+    let cheap = Recompute { core_attn: true, layernorm: true, moe_act: !now.moe, ..now };
+    let more = Recompute { core_attn: true, layernorm: true, moe: true, moe_act: false, mlp: true, ..now };
+    let selective = |r: Recompute| {
+        let flags = [r.core_attn, r.moe, r.moe_act, r.layernorm, r.mlp];
+        let names = MODULES.into_iter().zip(flags).filter(|(_, on)| *on).map(|(name, _)| text(name)).collect();
+        vec![("model.recompute_granularity", text("selective")), ("model.recompute_modules", Value::List(names))]
+    };
+    let mut list: Vec<_> = [cheap, more].into_iter().filter(|r| *r != now).map(selective).collect();
+    list.push(vec![
+        ("model.recompute_granularity", text("full")),
+        ("model.recompute_method", text("uniform")),
+        ("model.recompute_num_layers", int(1)),
+        ("model.recompute_modules", Value::Null),
+    ]);
+    list
+}
+
+/// Other divisions of the same ranks, where the sizes divide: twice the context-parallel ranks, twice the expert-parallel
+/// ones, a sharded optimizer, sharded weights.
+fn more_sharding(planner: &Planner<'_>) -> Vec<Vec<(&'static str, Value)>> {
+    let (config, r) = (planner.config, &planner.ranks);
+    let (m, t) = (&config.model, &config.train);
+    let mut list = Vec::new();
+    let samples = t.micro_batch_size.max(1) * (r.dp as u64 / 2).max(1);
+    if r.dp % 2 == 0 && m.seq_length % (4 * r.cp) == 0 && t.global_batch_size % samples == 0 {
+        let mut changes = vec![("model.context_parallel_size", int(2 * r.cp))];
+        if m.cp_comm_type != Some(CpCommType::P2p) {
+            changes.push(("model.cp_comm_type", text("p2p")));
+        }
+        list.push(changes);
+    }
+    let experts = m.num_moe_experts / (2 * r.ep).max(1);
+    if r.edp % 2 == 0 && m.num_moe_experts % (2 * r.ep) == 0 && experts >= m.moe_router_topk.max(1) {
+        list.push(vec![("model.expert_model_parallel_size", int(2 * r.ep))]);
+    }
+    let fsdp = config.ddp.use_megatron_fsdp || config.dist.use_megatron_fsdp;
+    if r.dense_group() > 1 && !fsdp {
+        if !config.optimizer.use_distributed_optimizer {
+            list.push(vec![("optimizer.use_distributed_optimizer", Value::Bool(true))]);
+        }
+        list.push(vec![
+            ("ddp.use_megatron_fsdp", Value::Bool(true)),
+            ("ddp.data_parallel_sharding_strategy", text("optim_grads_params")),
+        ]);
+    }
+    list
+}
+
 /// The knobs in the order in which to turn them, each against the plan as it is.
 ///
 /// # Errors
 /// As [`Planner::estimate`].
 pub fn knobs(planner: &Planner<'_>) -> Result<Vec<Knob>, Failure> {
-    let shape = planner.shape();
+    let (config, shape) = (planner.config, planner.shape());
     let base = planner.estimate(&shape)?;
-    let selective = |r: &Recompute| {
-        let flags = [r.core_attn, r.moe, r.moe_act, r.layernorm, r.mlp];
-        let names: Vec<&str> = MODULES.into_iter().zip(flags).filter(|(_, on)| *on).map(|(name, _)| name).collect();
-        format!("model.recompute_granularity=selective model.recompute_modules=[{}]", names.join(", "))
-    };
-    let mut tries = Vec::new();
-    let now = shape.recompute;
-    if now.layers == LayerRecompute::Off {
-        let cheap = Recompute { core_attn: true, layernorm: true, moe_act: !now.moe, ..now };
-        let more = Recompute { core_attn: true, layernorm: true, moe: true, moe_act: false, mlp: true, ..now };
-        for r in [cheap, more] {
-            if r != now {
-                tries.push((selective(&r), super::ranks::Shape { recompute: r, ..shape }));
-            }
+    let mut recompute = more_recomputation(shape.recompute);
+    let everything = (recompute.len() > 1).then(|| recompute.pop()).flatten();
+    let mut changes = recompute;
+    if config.mixed_precision.precision == Class::Bf16 {
+        if config.mixed_precision.grad_accum_dtype != DType::Bf16 {
+            changes.push(vec![("mixed_precision.grad_accum_dtype", text("bf16"))]);
+        }
+        if planner.ranks.world > 1 && !config.optimizer.use_precision_aware_optimizer {
+            changes.push(vec![("optimizer.use_precision_aware_optimizer", Value::Bool(true))]);
         }
     }
     if shape.rows > 1 && shape.rows % 2 == 0 {
-        let half = super::ranks::Shape { rows: shape.rows / 2, ..shape };
-        tries.push((format!("train.micro_batch_size={}", half.rows), half));
+        changes.push(vec![("train.micro_batch_size", int(shape.rows / 2))]);
     }
-    if now.layers == LayerRecompute::Off {
-        let full = Recompute { layers: LayerRecompute::Uniform(1), ..Recompute::NONE };
-        let text = "model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1 \
-                    model.recompute_modules=null";
-        tries.push((text.to_string(), super::ranks::Shape { recompute: full, ..shape }));
-    }
+    changes.extend(everything);
+    changes.extend(more_sharding(planner));
     let half = shape.row_len / 2;
-    if half > 0 && half % planner.ranks.cp == 0 {
-        let text = format!("model.seq_length={half} dataset.seq_length={half}");
-        tries.push((text, super::ranks::Shape { row_len: half, ..shape }));
+    if half > 0 && half % (2 * planner.ranks.cp) == 0 {
+        changes.push(vec![("model.seq_length", int(half)), ("dataset.seq_length", int(half))]);
     }
     let mut list = Vec::new();
-    for (text, shape) in tries {
-        list.push(compare(text, &base, &planner.estimate(&shape)?));
+    for tried in changes.iter().filter_map(|c| Try::new(config, c)) {
+        // A layout that this model does not divide into is no knob.
+        let Ok(with) = planner.with(&tried.config) else { continue };
+        if let Ok(estimate) = with.estimate(&with.shape()) {
+            list.push(compare(tried.setting, &base, &estimate));
+        }
     }
+    list.retain(|knob| knob.saves > 0.0);
     Ok(list)
 }
 

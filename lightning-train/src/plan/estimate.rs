@@ -2,6 +2,8 @@
 
 use super::activations::{self, Activations};
 use super::communication::{self, Collective};
+use super::kernel_table::KernelTable;
+use super::low_precision::{Casts, Rules};
 use super::memory_limit;
 use super::ranks::{self, Ranks, Shape};
 use super::statics::{self, Static};
@@ -9,14 +11,11 @@ use super::targets::Target;
 use crate::cli::{Exit, Failure};
 use crate::config::choices::{DeviceKind, Mode, PeftScheme, Precision as Class};
 use crate::config::run::RunConfig;
+use crate::train::sample::SampleSettings;
 use crate::train::{engine::available_threads, flops, settings};
 use lightning_core::cpu::CpuDevice;
-use lightning_core::model::{AdamConfig, Model, ModelSpec, ProgramKind, Trace};
+use lightning_core::model::{AdamConfig, Model, ModelSpec, ParamTensors, ProgramKind, Trace};
 use lightning_core::program::{Op, Program, Space};
-use serde_json::Value as Json;
-
-/// Rates of a kernel that somebody measured: operation name to (FLOP/s, bytes/s).
-pub type Measured = std::collections::BTreeMap<String, (f64, f64)>;
 
 /// A finished plan of one rank. Sizes in bytes, times in seconds.
 #[derive(Debug, Clone)]
@@ -33,6 +32,10 @@ pub struct Estimate {
     pub arena: f64,
     /// Scratch of the processor's threads.
     pub scratch: f64,
+    /// The second engine that writes samples of text.
+    pub sampler: f64,
+    /// The copy of weights and optimizer that a checkpoint is written from.
+    pub snapshot: f64,
     /// What the arena holds.
     pub activations: Activations,
     /// Buffers of collectives and of offloading.
@@ -70,7 +73,8 @@ pub struct Estimate {
 impl Estimate {
     /// Everything on the device.
     pub fn total(&self) -> f64 {
-        self.statics.total() + self.arena + self.scratch + self.collective + self.reserve
+        let run = self.statics.total() + self.arena + self.scratch + self.sampler;
+        run + self.snapshot + self.collective + self.reserve
     }
 
     /// Whether it fits.
@@ -92,8 +96,8 @@ pub struct Planner<'a> {
     pub ranks: Ranks,
     /// Device.
     pub target: &'static Target,
-    /// Measured rates.
-    pub measured: Measured,
+    /// Measured kernels.
+    pub measured: Option<KernelTable>,
     limit: (f64, String),
     threads: usize,
 }
@@ -113,12 +117,38 @@ fn cpu_programs(model: &Model, adam: &AdamConfig) -> Result<Vec<Program>, Failur
 /// Impossible sizes.
 pub fn cpu_bytes(spec: &ModelSpec, adam: &AdamConfig, threads: usize) -> Result<usize, Failure> {
     let model = Model::new(spec.clone())?;
-    let programs = cpu_programs(&model, adam)?;
+    Ok(device_bytes(&model, &cpu_programs(&model, adam)?, threads))
+}
+
+/// The same of the second engine, if the configuration asks for samples of text beside a training of `spec`.
+///
+/// # Errors
+/// Impossible sizes.
+pub fn sampler_bytes(config: &RunConfig, spec: &ModelSpec, threads: usize) -> Result<usize, Failure> {
+    let Some((_, settings)) = SampleSettings::of(config) else { return Ok(0) };
+    let model = Model::new(settings.spec(spec))?;
+    let program = model.micro_batch(ProgramKind::Evaluate, Trace::Full)?;
+    Ok(device_bytes(&model, &[program], threads))
+}
+
+/// Bytes of the copy that a checkpoint is written from, as [`crate::checkpoint::Snapshot::bytes`] counts them.
+pub fn snapshot_bytes(model: &Model, optimizer: bool) -> usize {
+    let one = |tensors: ParamTensors| {
+        let states = tensors
+            .training
+            .filter(|_| optimizer)
+            .map_or(0, |t| t.master.map_or(0, |m| m.bytes()) + t.moments.map_or(0, |(m, v)| m.bytes() + v.bytes()));
+        tensors.weight.bytes() + states
+    };
+    model.parts().map(|(_, _, tensors)| one(tensors)).sum()
+}
+
+fn device_bytes(model: &Model, programs: &[Program], threads: usize) -> usize {
     let persistent: usize =
         Space::ALL.into_iter().filter(|s| *s != Space::Arena).map(|s| model.persistent.bytes(s)).sum();
     let arena = programs.iter().map(|p| p.arena_bytes).max().unwrap_or(0);
     let scratch = programs.iter().map(CpuDevice::scratch_bytes).max().unwrap_or(0);
-    Ok(persistent + arena + scratch * threads.max(1))
+    persistent + arena + scratch * threads.max(1)
 }
 
 impl<'a> Planner<'a> {
@@ -130,7 +160,7 @@ impl<'a> Planner<'a> {
         config: &'a RunConfig,
         world: usize,
         target: &'static Target,
-        measured: Measured,
+        measured: Option<KernelTable>,
     ) -> Result<Self, Failure> {
         let limit = match target.memory {
             Some(bytes) => (bytes, format!("usable memory of {}", target.name)),
@@ -145,6 +175,14 @@ impl<'a> Planner<'a> {
             limit,
             threads: config.device.threads.unwrap_or_else(available_threads),
         })
+    }
+
+    /// A planner for the same ranks, target and measurements and other settings.
+    ///
+    /// # Errors
+    /// Layouts that do not divide.
+    pub fn with<'b>(&self, config: &'b RunConfig) -> Result<Planner<'b>, Failure> {
+        Planner::new(config, self.ranks.world, self.target, self.measured.clone())
     }
 
     /// The shape that the configuration asks for.
@@ -190,17 +228,22 @@ impl<'a> Planner<'a> {
         let frozen = config.peft.scheme == Some(PeftScheme::Lora);
         let statics = statics::of(config, ranks, &model, exact);
         let (mut collective, mut host, mut scratch) = (0.0, 0.0, 0.0);
+        let (mut sampler, mut snapshot) = (0.0, 0.0);
         let (mut program, arena);
+        let mut casts = Casts::default();
         if exact {
             let programs = cpu_programs(&model, &settings::adam(config)?)?;
             arena = programs.iter().map(|p| p.arena_bytes).max().unwrap_or(0) as f64;
             scratch = (programs.iter().map(CpuDevice::scratch_bytes).max().unwrap_or(0) * self.threads) as f64;
+            snapshot = snapshot_bytes(&model, config.checkpoint.save_optim) as f64;
+            sampler = sampler_bytes(config, &spec, self.threads)? as f64;
             program = programs.into_iter().next().expect("the list of programs is not empty");
         } else {
             program = ranks::rank_program(&model, ranks, shape.row_len, frozen);
+            casts = self.rules().cast(&mut program);
             (host, collective) = self.offload(&mut program);
             collective += self.collective_buffers(&model);
-            arena = program.peak().bytes as f64;
+            arena = program.peak().bytes as f64 + casts.in_flight;
         }
         let activations = activations::of(&program, &spec.config);
         let tokens = (config.train.global_batch_size as usize * shape.row_len) as f64;
@@ -214,6 +257,8 @@ impl<'a> Planner<'a> {
             statics,
             arena,
             scratch,
+            sampler,
+            snapshot,
             activations,
             collective,
             host,
@@ -231,7 +276,7 @@ impl<'a> Planner<'a> {
             tokens,
             program,
         };
-        self.work(&mut e);
+        self.work(&mut e, &casts);
         e.honest = honest(&e, local_tokens, ranks);
         e.collectives =
             communication::of(config, &global, ranks, &e.statics, &e.program, local_tokens, micro_batches, self.target);
@@ -280,29 +325,32 @@ impl<'a> Planner<'a> {
         bytes
     }
 
-    /// FLOP/s of the matrix products of an operation in this precision class.
-    fn roof(&self, op: &Op) -> f64 {
-        let quantised = matches!(op, Op::LinearFwd(_) | Op::LinearBwd(_) | Op::ExpertsFwd(_) | Op::ExpertsBwd(_));
-        let factor = match self.config.mixed_precision.precision {
-            Class::Fp8Cs | Class::Fp8Mx if quantised => 2.0,
-            Class::Nvfp4 if quantised => 4.0,
-            _ => 1.0,
+    fn rules(&self) -> Rules {
+        Rules::of(self.config)
+    }
+
+    /// Time of an operation in `region`: at the roofs, or as far from them as the nearest measured call of its kind.
+    fn seconds(&self, rules: &Rules, region: &str, op: &Op, flops: f64, bytes: f64) -> f64 {
+        let class = self.config.mixed_precision.precision;
+        let (factor, name) = match class {
+            Class::Fp8Cs | Class::Fp8Mx if rules.apply(region, op) => (2.0, "fp8"),
+            Class::Nvfp4 if rules.apply(region, op) => (4.0, "nvfp4"),
+            Class::F32 => (1.0, "f32"),
+            Class::F64 => (1.0, "f64"),
+            _ => (1.0, "bf16"),
         };
         let threads = if self.target.memory.is_none() { self.threads as f64 } else { 1.0 };
-        self.target.flops * factor * threads
+        let rate = self.target.flops * factor * threads;
+        let roof = |flops: f64, bytes: f64| (flops / rate).max(bytes / self.target.bandwidth);
+        let measured = self.measured.as_ref().and_then(|table| table.nearest(op.name(), name, flops, bytes));
+        measured.map_or(1.0, |k| k.seconds / roof(k.flops, k.bytes)) * roof(flops, bytes)
     }
 
-    fn seconds(&self, op: &Op, flops: f64, bytes: f64) -> f64 {
-        match self.measured.get(op.name()) {
-            Some((rate, bandwidth)) => (flops / rate).max(bytes / bandwidth),
-            None => (flops / self.roof(op)).max(bytes / self.target.bandwidth),
-        }
-    }
-
-    fn work(&self, e: &mut Estimate) {
+    fn work(&self, e: &mut Estimate, casts: &Casts) {
+        let rules = self.rules();
         for node in &e.program.nodes {
             let (flops, bytes) = (node.op.flops() as f64, node.op.traffic().total() as f64);
-            let seconds = self.seconds(&node.op, flops, bytes);
+            let seconds = self.seconds(&rules, &e.program.regions[node.region], &node.op, flops, bytes);
             e.program_flops += flops * e.micro_batches;
             e.moved += bytes * e.micro_batches;
             e.compute_seconds += seconds * e.micro_batches;
@@ -311,6 +359,8 @@ impl<'a> Planner<'a> {
                 e.recompute_seconds += seconds * e.micro_batches;
             }
         }
+        e.moved += casts.moved * e.micro_batches;
+        e.compute_seconds += casts.moved * e.micro_batches / self.target.bandwidth;
         // The optimizer reads and writes master and moments once, reads the gradient and writes the weight.
         let shard = e.statics.masters.max(e.statics.moments / 2.0) / 4.0;
         let bytes = 2.0 * e.statics.optimizer() + shard * 4.0;
@@ -333,27 +383,4 @@ fn honest(e: &Estimate, local_tokens: usize, ranks: &Ranks) -> f64 {
         };
     }
     3.0 * forward * ranks.tp as f64 / local_tokens as f64
-}
-
-/// A table of measured kernels: {"linear_fwd": {"flop_per_s": 6e14, "byte_per_s": 2.5e12}, ...}.
-///
-/// # Errors
-/// A file that cannot be read or holds something else.
-pub fn read_measured(path: &str) -> Result<Measured, Failure> {
-    let bad = |what: String| {
-        let form = r#"{"linear_fwd": {"flop_per_s": 6e14, "byte_per_s": 2.5e12}}"#;
-        Failure::new(Exit::Invalid, format!("--measured {path}: {what}; it holds rates by operation, such as {form}"))
-    };
-    let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
-    let json: Json = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
-    let table = json.as_object().ok_or_else(|| bad("not an object".into()))?;
-    let mut measured = Measured::new();
-    for (name, rates) in table {
-        let rate = |key: &str| {
-            let value = rates.get(key).and_then(Json::as_f64).filter(|v| *v > 0.0);
-            value.ok_or_else(|| bad(format!("`{name}` has no positive `{key}`")))
-        };
-        measured.insert(name.clone(), (rate("flop_per_s")?, rate("byte_per_s")?));
-    }
-    Ok(measured)
 }

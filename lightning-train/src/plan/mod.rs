@@ -7,6 +7,8 @@
 //! | [`activations`] | what the program holds, by kind of layer and operation by operation        |
 //! | [`communication`]| bytes per collective and link                                             |
 //! | [`estimate`]    | all of it for one shape, with FLOPs and time at the roofs                   |
+//! | [`low_precision`] | what 8- and 4-bit classes keep and cast                                  |
+//! | [`kernel_table`] | measured kernels in place of the roofs                                    |
 //! | [`advice`]      | what recomputation saves and costs, knobs, the longest sequence            |
 //! | [`targets`]     | devices and recorded peaks, as data                                        |
 
@@ -14,6 +16,8 @@ pub mod activations;
 pub mod advice;
 pub mod communication;
 pub mod estimate;
+pub mod kernel_table;
+pub mod low_precision;
 pub mod memory_limit;
 pub mod ranks;
 mod report;
@@ -24,7 +28,9 @@ use crate::cli::{Exit, Failure};
 use crate::config::resolve::Resolved;
 use crate::config::run::RunConfig;
 use crate::train::{engine::available_threads, settings};
-use estimate::{Measured, Planner, cpu_bytes, read_measured};
+use estimate::{Planner, cpu_bytes, sampler_bytes, snapshot_bytes};
+use kernel_table::KernelTable;
+use lightning_core::model::Model;
 use std::io::Write;
 
 /// A configuration to plan.
@@ -66,7 +72,9 @@ pub fn plan(request: PlanRequest) -> Result<(), Failure> {
 pub fn refuse_what_does_not_fit(config: &RunConfig) -> Result<(), Failure> {
     let spec = settings::model_spec(config)?;
     let threads = config.device.threads.unwrap_or_else(available_threads);
-    let bytes = cpu_bytes(&spec, &settings::adam(config)?, threads)?;
+    let bytes = cpu_bytes(&spec, &settings::adam(config)?, threads)?
+        + sampler_bytes(config, &spec, threads)?
+        + snapshot_bytes(&Model::new(spec)?, config.checkpoint.save_optim);
     let Some((limit, source)) = memory_limit::of_machine() else {
         return Ok(());
     };
@@ -74,14 +82,14 @@ pub fn refuse_what_does_not_fit(config: &RunConfig) -> Result<(), Failure> {
         return Ok(());
     }
     let gib = |b: f64| b / 1_073_741_824.0;
-    let planner = Planner::new(config, 1, &targets::TARGETS[0], Measured::new())?;
+    let planner = Planner::new(config, 1, &targets::TARGETS[0], None)?;
     let knobs = advice::knobs(&planner)?;
     let mut message = format!(
         "the plan needs {:.2} GiB, {source} is {:.2} GiB; nothing was allocated",
         gib(bytes as f64),
         gib(limit as f64)
     );
-    for knob in knobs.iter().filter(|k| k.saves > 0.0).take(4) {
+    for knob in knobs.iter().take(4) {
         message.push_str(&format!("\n    {}: saves {:.2} GiB", knob.setting, gib(knob.saves)));
     }
     message.push_str("\n`lightning-train plan` with the same arguments shows where it goes");
@@ -100,6 +108,6 @@ fn planner(request: &PlanRequest) -> Result<Planner<'_>, Failure> {
             Failure::new(Exit::Usage, format!("--target {name}: unknown; known are {}", known.join(", ")))
         })?,
     };
-    let measured = request.measured.as_deref().map_or_else(|| Ok(Measured::new()), read_measured)?;
+    let measured = request.measured.as_deref().map(|path| KernelTable::read(path, target.name)).transpose()?;
     Planner::new(&request.resolved.config, request.resolved.launch.world_size, target, measured)
 }

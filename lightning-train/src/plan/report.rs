@@ -8,9 +8,8 @@ use lightning_core::layout::Layout;
 use serde_json::json;
 use std::fmt::Write;
 
-fn gib(bytes: f64) -> f64 {
-    bytes / 1_073_741_824.0
-}
+const MIB: f64 = 1_048_576.0;
+const GIB: f64 = 1024.0 * MIB;
 
 /// A number with its thousands apart.
 fn grouped(n: u64) -> String {
@@ -25,6 +24,20 @@ fn grouped(n: u64) -> String {
     text
 }
 
+/// The fullest region of every part of the step, in order: what stands behind the last `/` of a region's name.
+fn parts(timeline: &[(String, usize)]) -> Vec<(&str, &str, usize)> {
+    let mut parts: Vec<(&str, &str, usize)> = Vec::new();
+    for (region, bytes) in timeline {
+        let part = region.rsplit('/').next().unwrap_or(region);
+        match parts.iter_mut().find(|(name, ..)| *name == part) {
+            Some(known) if known.2 >= *bytes => {}
+            Some(known) => *known = (part, region, *bytes),
+            None => parts.push((part, region, *bytes)),
+        }
+    }
+    parts
+}
+
 /// What a reader has to know about the figures.
 fn notes(request: &PlanRequest, target: &str, exact: bool) -> Vec<String> {
     use crate::config::choices::{PeftScheme, Precision as Class};
@@ -34,7 +47,12 @@ fn notes(request: &PlanRequest, target: &str, exact: bool) -> Vec<String> {
         notes.push(format!("the recipe is made for {}, which has more memory than this target", recipe.machine));
     }
     if matches!(config.mixed_precision.precision, Class::Fp8Cs | Class::Fp8Mx | Class::Nvfp4) {
-        notes.push("activations are planned in bf16; only weights count their 8- or 4-bit copies".to_string());
+        let bytes = super::low_precision::bytes_per_value(config.mixed_precision.precision).unwrap_or(2.0);
+        notes.push(format!(
+            "products of the {} class keep their inputs as casts of {bytes:.4} bytes a value; everything else is bf16{}",
+            config.mixed_precision.precision,
+            if super::low_precision::mtp_stays(config) { ", the MTP block too" } else { "" }
+        ));
     }
     if config.peft.scheme == Some(PeftScheme::Lora) {
         notes.push("adapters count in weights and optimizer, not in activations and FLOPs".to_string());
@@ -93,6 +111,8 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
             "logits_bytes": a.logits,
             "arena_bytes": e.arena,
             "scratch_bytes": e.scratch,
+            "sampler_bytes": e.sampler,
+            "snapshot_bytes": e.snapshot,
             "workspace_at_peak_bytes": a.workspace,
             "collective_bytes": e.collective,
             "host_bytes": e.host,
@@ -104,6 +124,7 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
             "fits": e.fits(),
             "peak": {"region": a.peak_region, "op": a.peak_op, "live_bytes": a.peak,
                      "holders": a.holders.iter().map(|h| json!({"name": h.name, "bytes": h.bytes})).collect::<Vec<_>>()},
+            "points": a.timeline.iter().map(|(region, bytes)| json!({"region": region, "bytes": bytes})).collect::<Vec<_>>(),
             "flops_per_token": {"charged": e.charged, "honest": e.honest},
             "rank_step": {"program_flops": e.program_flops, "recompute_flops": e.recompute_flops,
                           "moved_bytes": e.moved, "compute_seconds": e.compute_seconds,
@@ -124,6 +145,9 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
         return Ok(format!("{all:#}\n"));
     }
 
+    // A plan of megabytes says nothing in gigabytes.
+    let (unit, divisor) = if e.total() < 4.0 * GIB { ("MiB", MIB) } else { ("GiB", GIB) };
+    let size = |bytes: f64| bytes / divisor;
     let mut o = String::new();
     let mut line = |text: String| {
         o.push_str(&text);
@@ -150,7 +174,7 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
         line(format!("note        {note}"));
     }
     line(String::new());
-    line("memory per rank (GiB)".to_string());
+    line(format!("memory per rank ({unit})"));
     for (name, bytes) in [
         ("weights", s.weights),
         ("gradients", s.gradients),
@@ -159,25 +183,29 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
         ("  moments", s.moments),
         ("inputs, state", s.state),
     ] {
-        line(format!("  {name:28} {:9.2}", gib(bytes)));
+        line(format!("  {name:28} {:9.2}", size(bytes)));
     }
-    line(format!("  {:28} {:9.1}", "static sum", gib(s.weights + s.gradients + s.optimizer())));
+    line(format!("  {:28} {:9.1}", "static sum", size(s.weights + s.gradients + s.optimizer())));
     for (kind, bytes) in &a.saved {
-        line(format!("  saved for backward: {kind:20} {:9.2}", gib(*bytes as f64)));
+        line(format!("  saved for backward: {kind:20} {:9.2}", size(*bytes as f64)));
     }
-    line(format!("  {:28} {:9.2}", "logits tile", gib(a.logits as f64)));
-    line(format!("  {:28} {:9.2}", "workspace at the peak", gib(a.workspace as f64)));
-    line(format!("  {:28} {:9.2}", "arena", gib(e.arena)));
-    for (name, bytes) in
-        [("threads' scratch", e.scratch), ("collective buffers", e.collective), ("context, libraries", e.reserve)]
-    {
+    line(format!("  {:28} {:9.2}", "logits tile", size(a.logits as f64)));
+    line(format!("  {:28} {:9.2}", "workspace at the peak", size(a.workspace as f64)));
+    line(format!("  {:28} {:9.2}", "arena", size(e.arena)));
+    for (name, bytes) in [
+        ("threads' scratch", e.scratch),
+        ("second engine for samples", e.sampler),
+        ("copy while saving", e.snapshot),
+        ("collective buffers", e.collective),
+        ("context, libraries", e.reserve),
+    ] {
         if bytes > 0.0 {
-            line(format!("  {name:28} {:9.2}", gib(bytes)));
+            line(format!("  {name:28} {:9.2}", size(bytes)));
         }
     }
-    line(format!("  {:28} {:9.2}  of {:.2} ({})", "total", gib(e.total()), gib(e.limit), e.limit_source));
+    line(format!("  {:28} {:9.2}  of {:.2} ({})", "total", size(e.total()), size(e.limit), e.limit_source));
     if e.host > 0.0 {
-        line(format!("  {:28} {:9.2}", "in host memory", gib(e.host)));
+        line(format!("  {:28} {:9.2}", "in host memory", size(e.host)));
     }
     if let Some(r) = recorded {
         line(format!(
@@ -188,25 +216,29 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
     line(format!("  {}", if e.fits() { "fits" } else { "does NOT fit" }));
     for k in &knobs {
         line(format!(
-            "    {}: saves {:.2} GiB, {:+.1} ms per step{}",
+            "    {}: saves {:.2} {unit}, {:+.1} ms per step{}",
             k.setting,
-            gib(k.saves),
+            size(k.saves),
             1e3 * k.costs_seconds,
             if k.fits { ", fits" } else { "" }
         ));
     }
     line(String::new());
-    line(format!("peak        {} in {}, {:.2} GiB alive; largest:", a.peak_op, a.peak_region, gib(a.peak as f64)));
+    line(format!("peak        {} in {}, {:.2} {unit} alive; largest:", a.peak_op, a.peak_region, size(a.peak as f64)));
     for h in &a.holders {
-        line(format!("  {:40} {:9.1} MiB", h.name, h.bytes as f64 / 1_048_576.0));
+        line(format!("  {:40} {:9.1} MiB", h.name, h.bytes as f64 / MIB));
+    }
+    line("fullest point of every part of the step (activations and workspace)".to_string());
+    for (part, region, bytes) in parts(&a.timeline) {
+        line(format!("  {part:40} {:9.1} MiB  in {region}", bytes as f64 / MIB));
     }
     if !recompute.is_empty() {
         line("recomputed, each beside the others".to_string());
         for k in &recompute {
             line(format!(
-                "  {:10} saves {:7.2} GiB, costs {:9.1} ms per step",
+                "  {:10} saves {:7.2} {unit}, costs {:9.1} ms per step",
                 k.setting,
-                gib(k.saves),
+                size(k.saves),
                 1e3 * k.costs_seconds
             ));
         }
@@ -247,7 +279,10 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
         e.tokens / overlapped / e.ranks.world as f64,
         charged_step / overlapped / 1e12,
         t.source,
-        if planner.measured.is_empty() { "" } else { "; measured where the table has the operation" }
+        planner.measured.as_ref().map_or(String::new(), |table| format!(
+            "; measured on {} where the table has the operation",
+            table.machine
+        ))
     ));
     if let Some(longest) = longest {
         match longest {
@@ -264,7 +299,7 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
             let _ = write!(
                 text,
                 "{i:6}  {:10.1}  {:10.3}  {:10.2}  {:24} {}",
-                live[i] as f64 / 1_048_576.0,
+                live[i] as f64 / MIB,
                 n.op.flops() as f64 / 1e9,
                 n.op.traffic().total() as f64 / 1e6,
                 n.op.name(),

@@ -1,5 +1,6 @@
 //! Memory that lives as long as the run, on one rank: weights, gradients, masters, moments.
 
+use super::low_precision;
 use super::ranks::Ranks;
 use crate::config::choices::{DType as TypeName, PeftScheme, Precision as Class, ShardingStrategy};
 use crate::config::run::RunConfig;
@@ -95,6 +96,7 @@ pub fn of(config: &RunConfig, ranks: &Ranks, local: &Model, exact: bool) -> Stat
     let act = local.spec.precision.act.size() as f64;
     let wide = local.spec.precision.acc().size() as f64;
     let quantised = quantised_bytes(config);
+    let mtp_stays = low_precision::mtp_stays(config);
     let fsdp = config.ddp.use_megatron_fsdp || config.dist.use_megatron_fsdp;
     let strategy = config.ddp.data_parallel_sharding_strategy;
     let (dense_group, expert_group) = (ranks.dense_group() as f64, ranks.edp as f64);
@@ -111,7 +113,7 @@ pub fn of(config: &RunConfig, ranks: &Ranks, local: &Model, exact: bool) -> Stat
         let expert = is_expert(&p.name);
         let bytes = match quantised {
             _ if p.role.keeps_precision() => wide,
-            Some(bytes) if quantises(&p.name, p.role) => bytes,
+            Some(bytes) if quantises(&p.name, p.role) && !(mtp_stays && p.name.starts_with("mtp.")) => bytes,
             _ => act,
         };
         let group = if expert { expert_group } else { dense_group };

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Quantities that two equal runs do not share.
-const TIMES: &[&str] = &["elapsed_ms", "tokens_per_s", "tflops_charged", "tflops_honest", "data_wait_ms"];
+const TIMES: &[&str] =
+    &["elapsed_ms", "tokens_per_s", "tflops_charged", "tflops_honest", "data_wait_ms", "data_wait_share"];
 
 /// A quantity that differs.
 #[derive(Debug, Clone, PartialEq)]

@@ -30,7 +30,7 @@ pub(super) const RECIPES: &[Recipe] = &[
             ("scheduler.start_weight_decay", "0.1"),
             ("scheduler.end_weight_decay", "0.1"),
             ("validation.eval_interval", "65"),
-            ("validation.eval_iters", "8"),
+            ("validation.eval_iters", "3"),
             ("checkpoint.save_interval", "65"),
             ("checkpoint.most_recent_k", "2"),
             ("logger.log_interval", "5"),

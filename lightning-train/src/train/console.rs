@@ -10,7 +10,8 @@ pub struct Console {
     bar: Option<ProgressBar>,
     interval: u64,
     total: u64,
-    start: Instant,
+    /// When the first step of this process began.
+    start: Option<Instant>,
     first: u64,
 }
 
@@ -24,7 +25,7 @@ impl Console {
             bar.set_position(first);
             bar
         });
-        Self { bar, interval: interval.max(1), total, start: Instant::now(), first }
+        Self { bar, interval: interval.max(1), total, start: None, first }
     }
 
     /// A line above the progress.
@@ -36,9 +37,12 @@ impl Console {
     }
 
     /// Shows a step.
-    pub fn step(&self, m: &StepMetrics) {
+    pub fn step(&mut self, m: &StepMetrics) {
         let done = m.iteration.saturating_sub(self.first).max(1);
-        let left = self.start.elapsed().mul_f64(self.total.saturating_sub(m.iteration) as f64 / done as f64);
+        // What came before the first step comes only once and says nothing about the time that is left.
+        let took = Duration::from_secs_f64(m.elapsed_ms / 1e3);
+        let start = *self.start.get_or_insert_with(|| Instant::now().checked_sub(took).unwrap_or_else(Instant::now));
+        let left = start.elapsed().mul_f64(self.total.saturating_sub(m.iteration) as f64 / done as f64);
         let line = describe(m, left);
         match &self.bar {
             Some(bar) => {
@@ -80,6 +84,10 @@ fn describe(m: &StepMetrics, left: Duration) -> String {
     line += &format!("  grad {:.3}  lr {:.2e}", m.grad_norm, m.learning_rate);
     if let (Some(worst), Some(dead)) = (m.expert_max_over_mean, m.expert_dead_share) {
         line += &format!("  experts {worst:.2}x max/mean, {:.0} % idle", 100.0 * dead);
+    }
+    let tokens = m.accounting.real_tokens + m.accounting.padding_tokens;
+    if m.accounting.padding_tokens > 0 {
+        line += &format!("  padding {:.0} %", 100.0 * m.accounting.padding_tokens as f64 / tokens as f64);
     }
     if m.skipped {
         line += "  SKIPPED (gradient not finite)";

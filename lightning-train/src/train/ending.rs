@@ -14,18 +14,15 @@ impl Run<'_> {
         let start = Instant::now();
         let c = &self.config.checkpoint;
         let step = self.state.iteration;
+        // One snapshot at a time: the plan has room for one.
+        self.finish_save()?;
         let snapshot = Snapshot::take(&self.engine, &self.state, &self.run_config, c.save_optim);
         self.snapshot_at = Some(step);
-        let written = if c.async_save && !last {
-            let before = self.saver.start(snapshot, &self.folders.checkpoints)?;
-            before.is_some()
+        if c.async_save && !last {
+            self.saver.start(snapshot, &self.folders.checkpoints)?;
         } else {
-            self.saver.wait()?;
             snapshot.write(&self.folders.checkpoints)?;
             self.saved_at = Some(step);
-            true
-        };
-        if written {
             self.prune()?;
         }
         let seconds = start.elapsed().as_secs_f64();
@@ -65,6 +62,8 @@ impl Run<'_> {
     /// After logs could not be written any more: the step is saved if there is room, and the failure says so.
     pub(super) fn save_what_can_be_saved(&mut self, failure: Failure) -> Failure {
         let step = self.state.iteration;
+        // A save in the background comes first, or the tracker could name it in the end. Its own failure is not the news.
+        let _ = self.finish_save();
         let c = &self.config.checkpoint;
         let folder = &self.folders.checkpoints;
         let saved = self.saved_at == Some(step)

@@ -1,7 +1,7 @@
 //! A model on a device with the programs of its run: what the training loop, the benchmark and the verifiers drive.
 
+use super::device::{AnyDevice, DeviceChoice};
 use lightning_core::CoreError;
-use lightning_core::cpu::CpuDevice;
 use lightning_core::device::Device;
 use lightning_core::model::{AdamConfig, Model, ModelSpec, ProgramKind, Trace, Training};
 use lightning_core::optim::{STATE_SLOTS, StateSlot};
@@ -63,7 +63,7 @@ pub struct Engine {
     /// The model.
     pub model: Model,
     /// Its device.
-    pub device: CpuDevice,
+    pub device: AnyDevice,
     /// First micro-batch of a step.
     pub first: Option<Program>,
     /// Later micro-batches.
@@ -82,7 +82,12 @@ impl Engine {
     ///
     /// # Errors
     /// Impossible sizes, or memory that the system refuses.
-    pub fn new(spec: ModelSpec, adam: Option<&AdamConfig>, threads: usize, trace: Trace) -> Result<Self, CoreError> {
+    pub fn new(
+        spec: ModelSpec,
+        adam: Option<&AdamConfig>,
+        choice: &DeviceChoice,
+        trace: Trace,
+    ) -> Result<Self, CoreError> {
         let model = Model::new(spec)?;
         let trains = model.spec.training != Training::Off;
         let record = |kind| model.micro_batch(kind, trace);
@@ -92,7 +97,7 @@ impl Engine {
         let optimizer = adam.map(|adam| model.optimizer_step(adam)).transpose()?;
         let mut programs = vec![&evaluate];
         programs.extend([&first, &later, &optimizer].into_iter().flatten());
-        let device = CpuDevice::new(&model.persistent, &programs, threads)?;
+        let device = AnyDevice::new(&model.persistent, &programs, choice)?;
         Ok(Self { model, device, first, later, evaluate, optimizer, host_integers: Vec::new() })
     }
 
@@ -159,6 +164,11 @@ impl Engine {
                 batch.tokens[position]
             );
             return refuse("token ids", reason);
+        }
+        if let Some(position) = batch.loss_mask.iter().position(|m| !m.is_finite()) {
+            let reason =
+                format!("{} at position {position}; a label counts (1) or does not (0)", batch.loss_mask[position]);
+            return refuse("loss mask", reason);
         }
         let counted = |t: &usize| batch.loss_mask[*t] != 0.0 && outside(&batch.labels[*t]);
         if let Some(position) = (0..batch.labels.len()).find(counted) {

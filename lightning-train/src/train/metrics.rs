@@ -1,6 +1,7 @@
 //! `metrics.jsonl`: one JSON object per line, appended and flushed step by step, under the field's names.
 
 use crate::cli::{Exit, Failure};
+use lightning_data::Accounting;
 use serde_json::{Map, Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -40,8 +41,12 @@ pub struct StepMetrics {
     pub expert_max_over_mean: Option<f64>,
     /// Share of experts without a token, over all routers.
     pub expert_dead_share: Option<f64>,
-    /// Loss tokens.
+    /// Loss tokens, as the device counted them.
     pub loss_tokens: u64,
+    /// The same of every MTP depth: targets past a document's end do not count.
+    pub mtp_tokens: Vec<u64>,
+    /// What the data holds: documents, real, padding and masked tokens, and real tokens by source.
+    pub accounting: Accounting,
     /// Whether the step was skipped.
     pub skipped: bool,
     /// Skipped steps so far.
@@ -87,9 +92,20 @@ impl StepMetrics {
             put("expert_dead_share", number(value));
         }
         put("loss_tokens", self.loss_tokens.into());
+        for (k, tokens) in self.mtp_tokens.iter().enumerate() {
+            put(&format!("mtp_{} tokens", k + 1), (*tokens).into());
+        }
+        let a = &self.accounting;
+        put("documents", a.documents.into());
+        put("real_tokens", a.real_tokens.into());
+        put("padding_tokens", a.padding_tokens.into());
+        put("masked_tokens", a.masked_tokens.into());
+        put("filler_rows", a.filler_rows.into());
+        put("tokens_by_source", a.tokens_by_source.clone().into());
         put("skipped", self.skipped.into());
         put("skipped_total", self.skipped_total.into());
         put("data_wait_ms", number(self.data_wait_ms));
+        put("data_wait_share", number(self.data_wait_ms / self.elapsed_ms));
         put("batch_hash", format!("{:016x}", self.batch_hash).into());
         Value::Object(map)
     }
@@ -127,12 +143,12 @@ pub struct MetricsFile {
 }
 
 impl MetricsFile {
-    /// Opens a file for appending; a new one gets its schema line, an old one an event with the step that is resumed. A
-    /// last line that was cut off when a run was killed is removed: it is no record.
+    /// Opens a file for appending; a new one gets its schema line, an old one an event with the step that is resumed; both
+    /// name the `sources` that `tokens_by_source` counts. A last line that was cut off when a run was killed is removed: it is no record.
     ///
     /// # Errors
     /// What the system refuses.
-    pub fn open(path: &Path, resumed_at: Option<u64>) -> Result<Self, Failure> {
+    pub fn open(path: &Path, resumed_at: Option<u64>, sources: &[String]) -> Result<Self, Failure> {
         let cannot = |e: std::io::Error| {
             let message = format!("cannot open {}: {e}; set logger.dir to another folder", path.display());
             Failure::new(Exit::Invalid, message)
@@ -142,11 +158,11 @@ impl MetricsFile {
         let torn = if is_new { 0 } else { remove_torn_line(path).map_err(cannot)? };
         let mut metrics = Self { path: path.to_path_buf(), file };
         if is_new || resumed_at.is_none() {
-            metrics.write(&json!({ "event": "start", "schema": SCHEMA }))?;
+            metrics.write(&json!({ "event": "start", "schema": SCHEMA, "sources": sources }))?;
         }
         if let Some(step) = resumed_at {
             // Records past this step are superseded by what follows; nothing is rewritten.
-            let mut event = json!({ "event": "resume", "step": step });
+            let mut event = json!({ "event": "resume", "step": step, "sources": sources });
             if torn > 0 {
                 event["removed_bytes"] = torn.into();
             }
@@ -215,6 +231,8 @@ mod tests {
             expert_max_over_mean: None,
             expert_dead_share: Some(0.0),
             loss_tokens: 0,
+            mtp_tokens: vec![0],
+            accounting: Accounting::default(),
             skipped: true,
             skipped_total: 1,
             data_wait_ms: 0.0,
@@ -225,6 +243,7 @@ mod tests {
         assert!(json.get("load_balancing_loss").is_none() && json.get("expert_max_over_mean").is_none());
         assert_eq!(json["mtp_1 loss"], 0.0);
         assert_eq!(json["expert_dead_share"], 0.0);
+        assert_eq!((&json["mtp_1 tokens"], &json["tokens_by_source"]), (&json!(0), &json!([])));
         assert_eq!(json["batch_hash"], "0000000000000abc");
     }
 }

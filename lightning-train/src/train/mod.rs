@@ -5,6 +5,7 @@ pub mod batches;
 pub mod console;
 pub mod corpus;
 pub mod data;
+pub mod device;
 mod ending;
 pub mod engine;
 pub mod finite;
@@ -18,5 +19,8 @@ mod start;
 mod step;
 pub mod stop;
 mod validation;
+
+#[cfg(test)]
+mod tests;
 
 pub use run::train;

@@ -4,7 +4,8 @@ use super::anomaly::History;
 use super::batches::Batches;
 use super::console::Console;
 use super::data::{self, RunData};
-use super::engine::{Engine, LossSums, available_threads};
+use super::device::DeviceChoice;
+use super::engine::{Engine, LossSums};
 use super::metrics::MetricsFile;
 use super::sample::{SampleSettings, Sampler};
 use super::start::{Folders, cannot_write, start};
@@ -20,27 +21,44 @@ use crate::records::run_card::RunCard;
 use crate::records::tensorboard::EventWriter;
 use lightning_core::model::Trace;
 use lightning_data::prefetch::BatchRequest;
+use lightning_data::{Accounting, BatchSource};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a run takes from outside, so that a test can put something else in its place.
+pub(super) struct Surroundings {
+    /// Time stamps.
+    pub(super) clock: fn() -> WallClock,
+    /// Stands between the data and the loop.
+    pub(super) batches: fn(Arc<dyn BatchSource>) -> Arc<dyn BatchSource>,
+}
 
 /// Trains: opens the data, builds or loads the model, and runs steps until the end, a signal or a numerical stop.
 ///
 /// # Errors
 /// Every failure with its exit code; checkpoints that are complete stay.
 pub fn train(request: TrainRequest) -> Result<(), Failure> {
+    train_in(request, &Surroundings { clock: WallClock::default, batches: |source| source })
+}
+
+pub(super) fn train_in(request: TrainRequest, surroundings: &Surroundings) -> Result<(), Failure> {
     let config = &request.resolved.config;
     let stop = Stop::install(config.train.exit_signal_handler, settings::time_limit(config)?)?;
-    let threads = config.device.threads.unwrap_or_else(available_threads);
+    let choice = DeviceChoice::of(config)?;
+    let threads = choice.threads();
     let spec = settings::model_spec(config)?;
+    choice.refuse_dtype(spec.precision.act)?;
     let adam = settings::adam(config)?;
     crate::plan::refuse_what_does_not_fit(config)?;
     let mut say = |text: &str| eprintln!("{text}");
-    let data = data::open_unless_stopped(config, threads, &stop, &mut say)?;
+    let mut data = data::open_unless_stopped(config, threads, &stop, &mut say)?;
+    data.train = (surroundings.batches)(data.train);
     stop.check("data preparation")?;
     let folders = Folders::open(config)?;
-    let sampler = sampler(config, &spec, &data, threads)?;
-    let mut engine = Engine::new(spec, Some(&adam), threads, Trace::Off)?;
+    let sampler = sampler(config, &spec, &data, &choice)?;
+    let mut engine = Engine::new(spec, Some(&adam), &choice, Trace::Off)?;
     let state = start(config, &folders, &mut engine, &data, &stop)?;
     stop.check("the start")?;
     stop.has_state();
@@ -49,13 +67,14 @@ pub fn train(request: TrainRequest) -> Result<(), Failure> {
     let config_path = folder.join("run_config.toml");
     fs::write(&config_path, &run_config).map_err(|e| cannot_write(&config_path, &e))?;
     let resumed = (state.iteration > 0).then_some(state.iteration);
-    let metrics = MetricsFile::open(&folder.join("metrics.jsonl"), resumed)?;
-    let mut clock = WallClock::default();
+    let sources = data.train.source_names();
+    let metrics = MetricsFile::open(&folder.join("metrics.jsonl"), resumed, &sources)?;
+    let mut clock = (surroundings.clock)();
     let tensorboard = config.logger.tensorboard_dir.as_ref().map_or_else(|| folder.join("tensorboard"), PathBuf::from);
-    let events = EventWriter::create(&tensorboard, state.iteration, WallClock::default())?;
-    let card = (data.describe(), describe_model(&engine));
+    let events = EventWriter::create(&tensorboard, state.iteration, (surroundings.clock)())?;
+    let card = (data.describe(), describe_model(&engine, sampler.as_ref()));
     let mut card = RunCard::begin(&folder, &request, &run_config, card.0, card.1, resumed, &mut clock)?;
-    announce(config, &engine, sampler.as_ref(), &folder, threads);
+    announce(config, &engine, sampler.as_ref(), &folder);
     let console = Console::new(state.iteration, config.train.train_iters, config.logger.log_interval);
     let mut run = Run {
         micro_batches: settings::micro_batches(config)?,
@@ -75,6 +94,7 @@ pub fn train(request: TrainRequest) -> Result<(), Failure> {
         state,
         stop,
         sampler,
+        accounting: Accounting::default(),
         losses: LossSums::default(),
         counts: Vec::new(),
         interval_counts: Vec::new(),
@@ -96,25 +116,18 @@ fn sampler(
     config: &RunConfig,
     spec: &lightning_core::model::ModelSpec,
     data: &RunData,
-    threads: usize,
+    choice: &DeviceChoice,
 ) -> Result<Option<Sampler>, Failure> {
-    let l = &config.logger;
-    let Some(every) = l.sample_interval.filter(|n| *n > 0) else { return Ok(None) };
+    let Some((every, settings)) = SampleSettings::of(config) else { return Ok(None) };
     let Some(tokenizer) = &data.tokenizer else {
         let message =
             format!("logger.sample_interval = {every}: text needs a tokenizer; set tokenizer.tokenizer_model");
         return Err(Failure::new(Exit::Usage, message));
     };
-    let settings = SampleSettings {
-        tokens: l.sample_tokens,
-        temperature: l.sample_temperature,
-        prompt: l.sample_prompt.clone(),
-        seed: config.rng.seed,
-    };
-    Sampler::new(spec, settings, tokenizer, threads).map(Some)
+    Sampler::new(spec, settings, tokenizer, choice).map(Some)
 }
 
-fn announce(config: &RunConfig, engine: &Engine, sampler: Option<&Sampler>, folder: &Path, threads: usize) {
+fn announce(config: &RunConfig, engine: &Engine, sampler: Option<&Sampler>, folder: &Path) {
     eprintln!(
         "model: {} parameters in {} tensors, {} layers, {}, {} loss heads, {:.0} MB planned",
         engine.model.layout.element_count(),
@@ -131,19 +144,19 @@ fn announce(config: &RunConfig, engine: &Engine, sampler: Option<&Sampler>, fold
         true => "per token of the global batch",
         false => "mean of micro-batch means",
     };
-    eprintln!("loss: {loss}; {threads} threads; run folder {}", folder.display());
+    eprintln!("loss: {loss}; {}; run folder {}", engine.device.describe(), folder.display());
     if config.train.overfit_batch {
         eprintln!("overfitting the first batch: the loss must fall to almost nothing");
     }
 }
 
-fn describe_model(engine: &Engine) -> Value {
+fn describe_model(engine: &Engine, sampler: Option<&Sampler>) -> Value {
     json!({
         "parameters": engine.model.layout.element_count(),
         "tensors": engine.model.layout.tensor_count(),
         "layers": engine.model.spec.config.layers.len(),
         "precision": engine.model.spec.precision.act.name(),
-        "planned_bytes": engine.allocated_bytes(),
+        "planned_bytes": engine.allocated_bytes() + sampler.map_or(0, Sampler::allocated_bytes),
     })
 }
 
@@ -163,6 +176,8 @@ pub(super) struct Run<'c> {
     pub(super) sampler: Option<Sampler>,
     pub(super) micro_batches: usize,
     pub(super) flops: flops::PerToken,
+    /// Tokens and documents of the last step.
+    pub(super) accounting: Accounting,
     /// Loss sums of the last step.
     pub(super) losses: LossSums,
     /// Tokens per expert of the last step, [routers, experts].
@@ -190,7 +205,13 @@ impl Run<'_> {
             if let Some(reason) = self.stop.reason() {
                 return self.save_and_stop(reason);
             }
-            let Some(m) = self.step(&mut batches)? else { continue };
+            let m = match self.step(&mut batches) {
+                Ok(Some(m)) => m,
+                Ok(None) => continue,
+                // Broken data: the optimizer has not seen the step, so that the one before it can be saved.
+                Err(failure) if failure.exit == Exit::Invalid => return Err(self.save_what_can_be_saved(failure)),
+                Err(failure) => return Err(failure),
+            };
             self.poll_save()?;
             self.console.step(&m);
             let record = m.to_json();

@@ -1,13 +1,17 @@
 //! Text while training: a second, small engine gets the current weights and writes on, token by token.
 //!
 //! Every token is a whole forward pass over the window: correct and slow, which is what a look at a run every few hundred
-//! steps needs. The training engine is only read, so samples change no bit of a run.
+//! steps needs. The training engine is only read, so samples change no bit of a run. The size of the second engine follows
+//! from the configuration alone, so that it is part of the plan.
 
+use super::device::DeviceChoice;
 use super::engine::Engine;
 use crate::cli::{Exit, Failure};
+use crate::config::run::RunConfig;
 use lightning_core::device::Device;
 use lightning_core::model::{MicroBatch, ModelSpec, Objective, Trace, Training};
 use lightning_core::ops::LossScale;
+use lightning_core::program::Recompute;
 use lightning_core::rng::Philox;
 use lightning_data::Batch;
 use lightning_data::tokenizer::TextTokenizer;
@@ -23,6 +27,37 @@ pub struct SampleSettings {
     pub prompt: String,
     /// Seed of the choices.
     pub seed: u64,
+}
+
+impl SampleSettings {
+    /// What a configuration asks for, and every how many steps; `None` is no samples.
+    pub fn of(config: &RunConfig) -> Option<(u64, Self)> {
+        let l = &config.logger;
+        let every = l.sample_interval.filter(|n| *n > 0)?;
+        let settings = Self {
+            tokens: l.sample_tokens,
+            temperature: l.sample_temperature,
+            prompt: l.sample_prompt.clone(),
+            seed: config.rng.seed,
+        };
+        Some((every, settings))
+    }
+
+    /// The second engine beside a training engine of `spec`: a forward pass of one row. A token stands for at least one byte
+    /// of the prompt, so that its length bounds the row before there is a tokenizer.
+    pub fn spec(&self, spec: &ModelSpec) -> ModelSpec {
+        let row_len = (1 + self.prompt.len() + self.tokens).min(spec.batch.row_len);
+        let mut config = spec.config.clone();
+        config.mtp = None;
+        ModelSpec {
+            config,
+            batch: MicroBatch { rows: 1, row_len, max_offsets: 2, padding: false },
+            objective: Objective { scale: LossScale::MeanOfMeans(1), ..spec.objective },
+            training: Training::Off,
+            recompute: Recompute::NONE,
+            ..spec.clone()
+        }
+    }
 }
 
 /// Writes text with the weights of a training engine.
@@ -43,13 +78,13 @@ impl Sampler {
         spec: &ModelSpec,
         settings: SampleSettings,
         tokenizer: &TextTokenizer,
-        threads: usize,
+        choice: &DeviceChoice,
     ) -> Result<Self, Failure> {
         let eos = tokenizer.eos()? as i32;
         let mut prompt = vec![eos];
         prompt.extend(tokenizer.encode(&settings.prompt)?.iter().map(|t| *t as i32));
-        let window = (prompt.len() + settings.tokens).min(spec.batch.row_len);
-        if prompt.len() >= window {
+        let spec = settings.spec(spec);
+        if prompt.len() >= spec.batch.row_len {
             let message = format!(
                 "logger.sample_prompt has {} tokens, the model sees {}; shorten it, or set logger.sample_tokens above 0",
                 prompt.len() - 1,
@@ -57,17 +92,8 @@ impl Sampler {
             );
             return Err(Failure::new(Exit::Usage, message));
         }
-        let mut config = spec.config.clone();
-        config.mtp = None;
-        let spec = ModelSpec {
-            config,
-            batch: MicroBatch { rows: 1, row_len: window, max_offsets: 2, padding: false },
-            objective: Objective { scale: LossScale::MeanOfMeans(1), ..spec.objective },
-            training: Training::Off,
-            ..spec.clone()
-        };
         let vocab = spec.config.vocab.min(tokenizer.vocab_size() as usize);
-        let engine = Engine::new(spec, None, threads, Trace::Full)?;
+        let engine = Engine::new(spec, None, choice, Trace::Full)?;
         Ok(Self { engine, settings, prompt, eos, vocab })
     }
 
@@ -108,7 +134,8 @@ impl Sampler {
         let mut rng = Philox::new(self.settings.seed, step);
         let logits = self.engine.evaluate.output("logits").expect("a traced program keeps its logits");
         let mut batch = Batch::default();
-        while ids.len() < window && go_on() {
+        let end = window.min(ids.len() + self.settings.tokens);
+        while ids.len() < end && go_on() {
             batch.reset(1, window, false, false);
             batch.tokens[..ids.len()].copy_from_slice(&ids);
             batch.documents.physical.0.push(window as i32);

@@ -3,7 +3,7 @@
 use super::stop::parse_duration;
 use crate::cli::{Exit, Failure};
 use crate::config::choices::{
-    DType as TypeName, DatasetKind, DeviceKind, LoadBalancing, LrDecayStyle, Mode, Precision as PrecisionName,
+    DType as TypeName, DatasetKind, LoadBalancing, LrDecayStyle, Mode, Precision as PrecisionName,
     RecomputeGranularity, RecomputeMethod, RecomputeModule, WsdDecayStyle,
 };
 use crate::config::run::RunConfig;
@@ -74,9 +74,6 @@ pub fn model_spec(config: &RunConfig) -> Result<ModelSpec, Failure> {
     if config.run.mode != Mode::Pretrain {
         let reason = "only pretraining runs in this version; add --dry-run to resolve the configuration";
         return Err(refuse("run.mode", config.run.mode, reason));
-    }
-    if config.device.kind != DeviceKind::Cpu {
-        return Err(refuse("device.kind", config.device.kind, "only cpu runs in this version"));
     }
     if config.dataset.reset_attention_mask {
         let reason = "it would hide documents from attention but not from the state; use \

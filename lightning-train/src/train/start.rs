@@ -3,7 +3,7 @@
 use super::data::RunData;
 use super::engine::Engine;
 use super::stop::Stop;
-use crate::checkpoint::{self, LoadOptions, TRACKER, TrainState};
+use crate::checkpoint::{self, CheckpointError, LoadOptions, TRACKER, TrainState};
 use crate::cli::{Exit, Failure};
 use crate::config::run::RunConfig;
 use crate::hf::config_json;
@@ -95,7 +95,8 @@ pub fn start(
         let folder = checkpoint::resolve(load, c.ckpt_step)?;
         compare_models(&folder, &engine.model.spec.config)?;
         let optimizer = !c.finetune && c.load_optim;
-        let state = checkpoint::load(engine, &folder, LoadOptions { optimizer })?;
+        let read = if c.strict { checkpoint::load_strict } else { checkpoint::load };
+        let state = read(engine, &folder, LoadOptions { optimizer }).map_err(|e| explain_strict(e, c.strict))?;
         if c.finetune {
             eprintln!("weights of {}", folder.display());
             return Ok(fresh);
@@ -114,6 +115,25 @@ pub fn start(
         eprintln!("weights of {}", folder.display());
     }
     Ok(fresh)
+}
+
+/// A checkpoint that lacks nothing but optimizer states is refused for `checkpoint.strict` alone, and the message says so.
+fn explain_strict(error: CheckpointError, strict: bool) -> Failure {
+    match &error {
+        CheckpointError::OtherModel { path, differences }
+            if strict && differences.iter().all(|d| d.starts_with("optim.")) =>
+        {
+            let message = format!(
+                "{} was saved without its optimizer states ({}, {} in all); without --strict (checkpoint.strict=false) the \
+                 optimizer starts fresh",
+                path.display(),
+                differences.first().map_or("", String::as_str),
+                differences.len()
+            );
+            Failure::new(Exit::Invalid, message)
+        }
+        _ => error.into(),
+    }
 }
 
 /// Refuses a checkpoint whose `config.json` is of another model, and lists the differences. A checkpoint without one is

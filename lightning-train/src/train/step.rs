@@ -8,7 +8,7 @@ use super::metrics::StepMetrics;
 use super::run::Run;
 use crate::cli::Failure;
 use lightning_core::device::Device;
-use lightning_data::Batch;
+use lightning_data::{Accounting, Batch};
 use serde_json::{Value, json};
 use std::hash::Hasher;
 use std::time::{Duration, Instant};
@@ -22,9 +22,16 @@ impl Run<'_> {
     pub(super) fn step(&mut self, batches: &mut Batches) -> Result<Option<StepMetrics>, Failure> {
         let start = Instant::now();
         let mut hash = XxHash3_64::new();
+        let predicts = self.engine.model.spec.config.mtp_depth() > 0;
+        let mut first_mtp = 0;
+        clear(&mut self.accounting);
         for micro_batch in 0..self.micro_batches {
             let Some(batch) = self.next_batch(batches)? else { return Ok(None) };
             hash_batch(&batch, &mut hash);
+            self.accounting.add(&batch.accounting);
+            if cfg!(debug_assertions) && predicts {
+                first_mtp += batch.mtp_tokens(1);
+            }
             self.load(&batch, self.state.iteration, micro_batch)?;
             self.engine.micro_batch(micro_batch == 0)?;
             batches.recycle(batch);
@@ -35,6 +42,9 @@ impl Run<'_> {
         self.advance(&report);
         self.engine.expert_counts_into(&mut self.counts)?;
         let losses = &self.losses;
+        // What the data says and what the loss heads saw is one number, or a mask went wrong on the way.
+        debug_assert_eq!(losses.tokens[0] as u64, self.accounting.trained_tokens);
+        debug_assert!(!predicts || losses.tokens[1] as u64 == first_mtp, "{losses:?}, {first_mtp} in the data");
         let m = self.micro_batches as f64;
         let tokens = (self.micro_batches * self.engine.model.spec.batch.tokens()) as f64;
         let rate = tokens / elapsed.as_secs_f64();
@@ -60,6 +70,8 @@ impl Run<'_> {
             expert_max_over_mean: worst,
             expert_dead_share: dead,
             loss_tokens: losses.tokens[0] as u64,
+            mtp_tokens: losses.tokens[1..].iter().map(|n| *n as u64).collect(),
+            accounting: self.accounting.clone(),
             skipped: report.skipped,
             skipped_total: report.skipped_total,
             data_wait_ms: batches.take_waited().as_secs_f64() * 1e3,
@@ -178,6 +190,13 @@ impl Run<'_> {
         self.engine.device.write(buffers, counts, &kept)?;
         Ok(found)
     }
+}
+
+/// Sets all counts to zero and keeps their memory.
+fn clear(accounting: &mut Accounting) {
+    let mut by_source = std::mem::take(&mut accounting.tokens_by_source);
+    by_source.fill(0);
+    *accounting = Accounting { tokens_by_source: by_source, ..Accounting::default() };
 }
 
 /// Ids, labels and mask of a micro-batch: equal hashes mean that two runs saw the same.

@@ -1,7 +1,7 @@
 //! Why a run stops before its end: a signal, or its time is up. Asked in every loop that can last longer than a step.
 
 use crate::cli::{Exit, Failure};
-use signal_hook::consts::{SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 /// How long a phase that has nothing to lose may go on after a signal before the process just ends.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Signals that save and stop.
+const SIGNALS: [(i32, &str); 3] = [(SIGTERM, "SIGTERM"), (SIGUSR1, "SIGUSR1"), (SIGINT, "ctrl-C")];
+
 /// Why to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// SIGTERM or SIGUSR1.
+    /// SIGTERM, SIGUSR1, or SIGINT (ctrl-C).
     Signal,
     /// `train.exit_after` or `train.exit_duration_in_mins`.
     Time,
@@ -49,16 +52,16 @@ impl Stop {
             return Ok(stop);
         }
         let refuse = |e: std::io::Error| Failure::new(Exit::Unexpected, format!("cannot handle signals: {e}"));
-        for signal in [SIGTERM, SIGUSR1] {
+        for (signal, _) in SIGNALS {
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, stop.signal.clone())
                 .map_err(refuse)?;
             signal_hook::flag::register(signal, stop.signal.clone()).map_err(refuse)?;
         }
-        let mut incoming = signal_hook::iterator::Signals::new([SIGTERM, SIGUSR1]).map_err(refuse)?;
+        let mut incoming = signal_hook::iterator::Signals::new(SIGNALS.map(|(signal, _)| signal)).map_err(refuse)?;
         let watched = stop.clone();
         let watch = move || {
             let Some(signal) = incoming.forever().next() else { return };
-            let name = if signal == SIGTERM { "SIGTERM" } else { "SIGUSR1" };
+            let name = SIGNALS.iter().find(|(s, _)| *s == signal).map_or("signal", |(_, name)| name);
             eprintln!("{name}: saving as soon as the step is finished; send it again to stop at once");
             let begin = Instant::now();
             while !watched.has_state.load(Ordering::Relaxed) {

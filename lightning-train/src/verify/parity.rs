@@ -6,8 +6,10 @@
 //! dt_bias, sums of cancelling terms).
 
 use crate::cli::{Exit, Failure, VerifyParityArgs};
+use crate::config::choices::DeviceKind;
 use crate::hf::{HfConfig, TensorFiles};
-use crate::train::engine::{Engine, available_threads};
+use crate::train::device::DeviceChoice;
+use crate::train::engine::Engine;
 use lightning_core::config::ModelConfig;
 use lightning_core::device::Device;
 use lightning_core::model::{MicroBatch, ModelSpec, Objective, Precision, Routing, Trace, Training};
@@ -52,14 +54,16 @@ pub fn parity(args: VerifyParityArgs) -> Result<(), Failure> {
     let golden = TensorFiles::open_files(&[PathBuf::from(&args.golden)])?;
     let grads = args.grads.as_ref().map(|g| TensorFiles::open_files(&[PathBuf::from(g)])).transpose()?;
     let batch = batch(&golden, &args.golden, config.vocab)?;
-    let threads = args.threads.unwrap_or_else(available_threads);
-    let mut run = Run { config: &config, weights: &weights, batch: &batch, threads, gradients: grads.is_some() };
+    let choice = DeviceChoice::from_parts(args.device, args.threads, true)?;
+    choice.refuse_dtype(act)?;
+    let run = Run { config: &config, weights: &weights, batch: &batch, gradients: grads.is_some() };
     let engine = match act {
         DType::BF16 => {
-            let routing = run.execute(DType::F32, None)?;
-            run.execute(act, Some(&routing))?
+            let cpu = DeviceChoice::from_parts(DeviceKind::Cpu, args.threads, true)?;
+            let routing = run.execute(&cpu, DType::F32, None)?;
+            run.execute(&choice, act, Some(&routing))?
         }
-        _ => run.execute(act, None)?,
+        _ => run.execute(&choice, act, None)?,
     };
     let mut rows = compare_values(&engine, &golden, act)?;
     if let Some(grads) = &grads {
@@ -113,13 +117,12 @@ struct Run<'r> {
     config: &'r ModelConfig,
     weights: &'r TensorFiles,
     batch: &'r Batch,
-    threads: usize,
     gradients: bool,
 }
 
 impl Run<'_> {
     /// Runs the batch in a type, with the experts of another run when given.
-    fn execute(&mut self, act: DType, routing: Option<&Engine>) -> Result<Engine, Failure> {
+    fn execute(&self, choice: &DeviceChoice, act: DType, routing: Option<&Engine>) -> Result<Engine, Failure> {
         let (rows, row_len) = (self.batch.rows, self.batch.seq_length);
         let scale = LossScale::MeanOfMeans(1);
         let spec = ModelSpec {
@@ -131,7 +134,7 @@ impl Run<'_> {
             recompute: lightning_core::program::Recompute::NONE,
             training: if self.gradients { Training::Gradients } else { Training::Off },
         };
-        let mut engine = Engine::new(spec, None, self.threads, Trace::Full)?;
+        let mut engine = Engine::new(spec, None, choice, Trace::Full)?;
         let parts: Vec<_> = engine.model.parts().map(|(part, _, t)| (part.clone(), t)).collect();
         let model = engine.model.clone();
         for (part, tensors) in parts {

@@ -1,7 +1,8 @@
 //! Hostile safetensors headers: clear errors, no panic, no memory that the file does not have.
 
 use super::*;
-use lightning_train::hf::header::{HeaderProblem, open, parse};
+use lightning_train::hf::HfConfig;
+use lightning_train::hf::header::{HeaderProblem, of_bytes, open, parse};
 use proptest::prelude::*;
 
 fn file(header: &str, data: usize) -> Vec<u8> {
@@ -72,6 +73,33 @@ proptest! {
     #[test]
     fn random_bytes_never_panic(text in prop::collection::vec(any::<u8>(), 0..200), length in any::<u64>()) {
         let _ = parse(&text, length);
+        // What the fuzz targets of `fuzz/` do.
+        let _ = of_bytes(&text);
+        let _ = of_bytes(&[&(text.len() as u64).to_le_bytes()[..], &text].concat());
+        let _ = HfConfig::parse("c", &String::from_utf8_lossy(&text));
+    }
+
+    /// Headers that are JSON of the right form with any numbers in them: what is accepted covers the file exactly.
+    #[test]
+    fn accepted_headers_cover_the_file_once(
+        entries in prop::collection::vec((0usize..3, prop::collection::vec(0u64..5, 0..3), 0u64..40, 0u64..40), 0..4),
+        data in 0usize..64,
+    ) {
+        let types = [("BF16", 2), ("F32", 4), ("Q9", 1)];
+        let mut at = 0;
+        let lines: Vec<String> = entries.iter().enumerate().map(|(i, (t, shape, from, to))| {
+            // Every other entry tells the truth about itself.
+            let size = shape.iter().product::<u64>() * types[*t].1;
+            let (from, to) = if i % 2 == 0 { (at, at + size) } else { (*from, *to) };
+            at = to;
+            format!("\"t{i}\":{{\"dtype\":\"{}\",\"shape\":{shape:?},\"data_offsets\":[{from},{to}]}}", types[*t].0)
+        }).collect();
+        let bytes = file(&format!("{{{}}}", lines.join(",")), data);
+        if let Ok(header) = of_bytes(&bytes) {
+            prop_assert_eq!(header.entries.len(), entries.len());
+            let covered: u64 = header.entries.iter().map(|e| e.len).sum();
+            prop_assert_eq!(covered, data as u64);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use lightning_core::layout::Layout;
 use lightning_train::checkpoint::parallel::{Distribution, RankLayout, Sharding};
 use lightning_train::checkpoint::region::{Rect, Region, copy_shared};
 use lightning_train::checkpoint::{Checkpoint, HeldPiece, Snapshot, TrainState};
-use lightning_train::convert::{Weights, import};
+use lightning_train::convert::{Weights, export, import};
 use lightning_train::hf::config_json;
 use lightning_train::verify::same::compare;
 use proptest::prelude::*;
@@ -207,11 +207,43 @@ proptest! {
     }
 }
 
+/// The divisor of the widths in the chain below; `cargo xtask test` runs it at 16 as well.
+fn chain_scale() -> usize {
+    std::env::var("LIGHTNING_FAMILY_SCALE").map_or(256, |scale| scale.parse().expect("a number"))
+}
+
+/// Every rank of a layout reads its part of a checkpoint, and writes what it is the writer of.
+fn resaved(folder: &Path, model: &ModelConfig, layout: RankLayout, target: &Path, iteration: u64) -> PathBuf {
+    let checkpoint = Checkpoint::open(folder, &["model"]).unwrap();
+    let distribution = Distribution::new(model, layout).unwrap();
+    let mut writers = Vec::new();
+    for rank in 0..distribution.world() {
+        let mut pieces = Vec::new();
+        for held in distribution.held("model", rank).into_iter().filter(|h| h.writes) {
+            let name = format!("model/{}", held.name);
+            let dtype = if checkpoint.entry(&name).unwrap().dtype == "F32" { Dtype::F32 } else { Dtype::BF16 };
+            for region in held.regions {
+                let mut bytes = vec![0; region.len() * dtype.bitsize() / 8];
+                checkpoint.read(&name, &region.rects(&held.shape), &mut bytes).unwrap();
+                pieces.push(HeldPiece { name: name.clone(), dtype, shape: held.shape.clone(), region, bytes });
+            }
+        }
+        writers.push(pieces);
+    }
+    let snapshot = Snapshot {
+        state: TrainState { iteration, ..TrainState::default() },
+        run_config: String::new(),
+        model_config: config_json::to_text(model),
+        writers,
+    };
+    snapshot.write(target).unwrap()
+}
+
 #[test]
-fn an_imported_checkpoint_survives_the_simulated_layouts_byte_for_byte() {
+fn a_checkpoint_survives_import_the_simulated_layouts_and_export_byte_for_byte() {
     let s = Scratch::new("chain");
-    let model = synthetic::family_member(256);
-    let source = s.checkpoint("source", &model, 3, 21);
+    let model = synthetic::family_member(chain_scale());
+    let source = s.checkpoint("source", &model, 14, 21);
     import::run(&import_args(&source, &s.text("ours"))).unwrap();
     let mut folder = s.path("ours/iter_0000000");
     let layouts = [
@@ -220,31 +252,13 @@ fn an_imported_checkpoint_survives_the_simulated_layouts_byte_for_byte() {
         RankLayout { dp: 8, sharding: Sharding::Everything, ..ONE },
     ];
     for (i, layout) in layouts.into_iter().enumerate() {
-        let checkpoint = Checkpoint::open(&folder, &["model"]).unwrap();
-        let distribution = Distribution::new(&model, layout).unwrap();
-        let mut writers = Vec::new();
-        for rank in 0..distribution.world() {
-            let mut pieces = Vec::new();
-            for held in distribution.held("model", rank).into_iter().filter(|h| h.writes) {
-                let name = format!("model/{}", held.name);
-                let dtype = if checkpoint.entry(&name).unwrap().dtype == "F32" { Dtype::F32 } else { Dtype::BF16 };
-                for region in held.regions {
-                    let mut bytes = vec![0; region.len() * dtype.bitsize() / 8];
-                    checkpoint.read(&name, &region.rects(&held.shape), &mut bytes).unwrap();
-                    pieces.push(HeldPiece { name: name.clone(), dtype, shape: held.shape.clone(), region, bytes });
-                }
-            }
-            writers.push(pieces);
-        }
-        let snapshot = Snapshot {
-            state: TrainState { iteration: 1 + i as u64, ..TrainState::default() },
-            run_config: String::new(),
-            model_config: config_json::to_text(&model),
-            writers,
-        };
-        folder = snapshot.write(&s.path("moved")).unwrap();
+        let next = resaved(&folder, &model, layout, &s.path(&format!("moved{i}")), 1 + i as u64);
+        fs::remove_dir_all(folder).unwrap();
+        folder = next;
     }
-    let result = compare(&Weights::open(Path::new(&source)).unwrap(), &Weights::open(&folder).unwrap()).unwrap();
+    export::run(&export_args(&folder.display().to_string(), &s.text("out"))).unwrap();
+    let open = |path: &Path| Weights::open(path).unwrap();
+    let result = compare(&open(Path::new(&source)), &open(&s.path("out"))).unwrap();
     assert!(result.is_same() && result.tensors == 6513, "{}", result.text());
 }
 
@@ -294,4 +308,19 @@ fn an_index_that_lies_is_refused() {
         checkpoint.read(name, &[Rect::whole(shape)], &mut out).is_err()
     });
     assert_eq!(damaged.count(), 1);
+}
+
+#[test]
+fn b11_a_newer_layout_is_refused_by_its_version() {
+    let s = Scratch::new("b11-version");
+    let model = small_model();
+    let one = Distribution::new(&model, ONE).unwrap();
+    let folder = save(&model, &scatter(&random_tensors(&model, &mut Random(6)), &one), &s.path("save"), 1);
+    let text = fs::read_to_string(folder.join("index.json")).unwrap();
+    for (from, to) in [("\"version\":1", "\"version\":2"), ("lightning-checkpoint", "other-checkpoint")] {
+        assert!(text.contains(from));
+        fs::write(folder.join("index.json"), text.replacen(from, to, 1)).unwrap();
+        let error = Checkpoint::open(&folder, &[]).err().expect("it was accepted").to_string();
+        assert!(error.contains("up to version 1") && error.contains("use a newer program"), "{error}");
+    }
 }

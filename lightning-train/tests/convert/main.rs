@@ -4,6 +4,8 @@ mod adapters;
 mod headers;
 mod kills;
 mod layouts;
+mod loading;
+mod memory;
 mod refusals;
 mod round_trip;
 mod saving;

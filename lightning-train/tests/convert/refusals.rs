@@ -1,13 +1,14 @@
 //! What must not be converted, and what must not be destroyed.
 
 use super::*;
-use lightning_train::convert::{export, import};
+use lightning_train::convert::{ConvertError, Report, Weights, export, import};
 use lightning_train::hf::{HfConfig, header};
+use lightning_train::verify::same::compare;
 use safetensors::Dtype;
 use std::os::unix::ffi::OsStrExt;
 
 #[track_caller]
-fn refused(result: Result<import::Report, lightning_train::convert::ConvertError>, words: &[&str]) {
+fn refused(result: Result<Report, ConvertError>, words: &[&str]) {
     let error = result.expect_err("it was accepted").to_string();
     for word in words {
         assert!(error.contains(word), "`{word}` is missing in: {error}");
@@ -165,6 +166,27 @@ fn b03_b04_an_export_that_misses_tensors_leaves_no_folder() {
 }
 
 #[test]
+fn b02_b03_without_the_prediction_block_every_real_tensor_is_exported() {
+    let s = Scratch::new("b02-b03");
+    // The reference's second file has the last layer and the prediction block.
+    let whole = small_model();
+    s.checkpoint("reference", &whole, 2, 1);
+    let without = ModelConfig { mtp: None, ..small_model() };
+    let source = s.checkpoint("source", &without, 1, 1);
+    import::run(&import_args(&source, &s.text("ours"))).unwrap();
+    let mut args = export_args(&s.text("ours"), &s.text("out"));
+    args.hf_model = Some(s.text("reference"));
+    refused(export::run(&args), &["mtp.layers.0.eh_proj.weight of the reference is missing"]);
+    assert!(!s.path("out").exists());
+    (args.not_strict, args.max_shard_size) = (true, 4000);
+    export::run(&args).unwrap();
+    // Opening compares the index with the union of the headers.
+    let (ours, theirs) = (Weights::open(&s.path("out")).unwrap(), Weights::open(Path::new(&source)).unwrap());
+    let result = compare(&theirs, &ours).unwrap();
+    assert!(result.is_same() && s.path("out").join(INDEX).exists(), "{}", result.text());
+}
+
+#[test]
 fn b14_a_target_that_holds_the_source_is_refused() {
     let s = Scratch::new("b14");
     let folder = source(&s, "source");
@@ -230,11 +252,71 @@ fn a_full_disk_leaves_nothing_that_looks_complete() {
 }
 
 #[test]
+fn links_to_paths_that_are_not_utf8_and_such_side_files_are_taken() {
+    let s = Scratch::new("odd-names");
+    let folder = source(&s, "source");
+    let odd = s.0.join(std::ffi::OsStr::from_bytes(b"odd-\xff"));
+    fs::rename(&folder, &odd).unwrap();
+    std::os::unix::fs::symlink(&odd, &folder).unwrap();
+    let note = std::ffi::OsStr::from_bytes(b"note-\xff.txt");
+    fs::write(folder.join(note), "side").unwrap();
+    let path = folder.display().to_string();
+    import::run(&import_args(&path, &s.text("ours"))).unwrap();
+    let mut args = export_args(&s.text("ours"), &s.text("out"));
+    args.hf_model = Some(path);
+    export::run(&args).unwrap();
+    assert_eq!(fs::read(s.path("out").join(note)).unwrap(), b"side");
+    let same = compare(&Weights::open(&folder).unwrap(), &Weights::open(&s.path("out")).unwrap()).unwrap();
+    assert!(same.is_same());
+    // A cache in such a place is not found; the message says where.
+    let output = program()
+        .args(["import", "--hf-model", "some/model", "--checkpoint-path", &s.text("y")])
+        .env("HF_HUB_CACHE", &odd)
+        .output()
+        .unwrap();
+    expect(&output, 2, &["some/model", "odd-\u{fffd}", "give a folder"]);
+}
+
+#[test]
+fn damage_to_a_checkpoint_of_ours_is_found() {
+    let s = Scratch::new("damage");
+    let folder = source(&s, "source");
+    import::run(&import_args(&folder.display().to_string(), &s.text("ours"))).unwrap();
+    let ours = s.text("ours");
+    expect(&run(&["verify", "checkpoint", &ours]), 0, &["complete"]);
+    let shard = s.path("ours/iter_0000000/shard-00000-of-00001.safetensors");
+    let bytes = fs::read(&shard).unwrap();
+    let mut changed = bytes.clone();
+    let last = changed.len() - 1;
+    changed[last] ^= 1;
+    fs::write(&shard, &changed).unwrap();
+    expect(&run(&["verify", "checkpoint", &ours]), 7, &["checksum of `", "1 problems"]);
+    // An export reads the checksums too: damage does not travel on.
+    let output = run(&["export", "--checkpoint-path", &ours, "--hf-path", &s.text("out")]);
+    expect(&output, 3, &["checksum of `"]);
+    assert!(!s.path("out").exists());
+    fs::write(&shard, &bytes[..last]).unwrap();
+    expect(&run(&["verify", "checkpoint", &ours]), 3, &["shard-00000-of-00001.safetensors", "not complete"]);
+    fs::remove_file(&shard).unwrap();
+    expect(&run(&["verify", "checkpoint", &ours]), 3, &["shard-00000-of-00001.safetensors"]);
+    fs::write(&shard, &bytes).unwrap();
+    fs::write(s.path("ours/iter_0000000/train_state.json"), "{\"iteration\": 9}").unwrap();
+    expect(&run(&["verify", "checkpoint", &ours]), 7, &["train_state.json is of step 9"]);
+    fs::remove_file(s.path("ours/iter_0000000/train_state.json")).unwrap();
+    expect(&run(&["verify", "checkpoint", &ours]), 7, &["cannot read", "train_state.json"]);
+}
+
+#[test]
 fn paths_that_are_not_utf8_are_refused_and_exit_codes_tell_the_kind() {
     let s = Scratch::new("paths");
     let odd = std::ffi::OsStr::from_bytes(b"/tmp/\xff");
     let output = program().args(["import", "--checkpoint-path", "x", "--hf-model"]).arg(odd).output().unwrap();
     expect(&output, 2, &["not UTF-8"]);
+    for verb in
+        [&["import", "--hf-model", "x", "--checkpoint-path"][..], &["export", "--checkpoint-path", "x", "--hf-path"]]
+    {
+        expect(&program().args(verb).arg(odd).output().unwrap(), 2, &["not UTF-8"]);
+    }
     let ours = s.text("ours");
     expect(&run(&["import", "--hf-model", "nowhere", "--checkpoint-path", &ours]), 2, &["nowhere"]);
     expect(&run(&["export", "--checkpoint-path", &ours, "--hf-path", "x"]), 3, &["ours"]);

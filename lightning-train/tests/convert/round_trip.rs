@@ -273,6 +273,41 @@ fn the_full_model_is_counted_without_reading_it() {
         assert!(table.contains(word), "`{word}` is missing in:\n{table}");
     }
     assert!(!s.path("x").exists());
+    let words = ["import", "--hf-model", &s.text("full"), "--checkpoint-path", &s.text("x"), "--dry-run", "--json"];
+    let output = run(&words);
+    expect(&output, 0, &[]);
+    let census: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let total = &census["total"];
+    assert_eq!((total["tensors"].as_u64(), total["parameters"].as_u64()), (Some(6513), Some(32_913_266_240)));
+    assert_eq!(total["bytes"].as_u64(), Some(65_826_544_512));
+    let of_rows = |key: &str| census["rows"].as_array().unwrap().iter().map(|r| r[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((of_rows("tensors"), of_rows("parameters")), (6513, 32_913_266_240));
+    assert!(!s.path("x").exists());
+}
+
+#[test]
+fn the_full_model_is_exported_in_the_fourteen_files_of_the_public_one() {
+    use lightning_train::convert::stream::{Job, fill};
+    let layout = lightning_core::layout::Layout::new(&preset("nemotron_3_5_lightning").unwrap());
+    let jobs = layout.parts().map(|(i, part)| {
+        let dtype = if layout.params[i].role.stored_as_f32() { Dtype::F32 } else { Dtype::BF16 };
+        Job {
+            name: part.name.clone(),
+            key: part.name.clone(),
+            from: dtype,
+            to: dtype,
+            stored: part.shape.iter().product(),
+            shape: part.shape.clone(),
+            delta: None,
+        }
+    });
+    let plans = fill(jobs.collect(), 5_000_000_000, &|i, n| format!("model-{:05}-of-{n:05}.safetensors", i + 1));
+    assert_eq!(plans.len(), 14);
+    assert_eq!(plans[13].file, "model-00014-of-00014.safetensors");
+    assert_eq!(plans.iter().map(|p| p.jobs.len()).sum::<usize>(), 6513);
+    let bytes = |i: usize| plans[i].jobs.iter().map(Job::bytes).sum::<u64>();
+    // Greedy: what begins a file did not fit the one before.
+    assert!((1..14).all(|i| bytes(i - 1) <= 5_000_000_000 && bytes(i - 1) + plans[i].jobs[0].bytes() > 4_990_000_000));
 }
 
 #[test]
@@ -305,4 +340,21 @@ fn a_repository_id_is_found_in_the_cache_through_its_links() {
     assert_same(&source, &ours);
     let words = ["import", "--hf-model", "some/model", "--hf-revision", "v2", "--checkpoint-path", "y"];
     expect(&command(&words), 2, &["some/model", "revision v2", "fetch it first"]);
+    // A branch or tag, and a commit.
+    fs::write(s.path("hub/models--some--model/refs/v2"), "0123abc\n").unwrap();
+    for (i, revision) in ["v2", "0123abc"].into_iter().enumerate() {
+        let ours = s.text(&format!("revision{i}"));
+        let words = ["import", "--hf-model", "some/model", "--hf-revision", revision, "--checkpoint-path", &ours];
+        expect(&command(&words), 0, &["wrote"]);
+        assert_same(&source, &ours);
+    }
+    let words = ["import", "--hf-model", &source, "--hf-revision", "v2", "--checkpoint-path", "y"];
+    expect(&command(&words), 2, &["leave the revision out"]);
+    let words = ["import", "--hf-model", "some/model", "--hf-revision", "../v2", "--checkpoint-path", "y"];
+    expect(&command(&words), 2, &["fetch it first"]);
+    // As reference of an export, and for the comparison of a round trip.
+    let (out, again) = (s.text("out"), s.text("again"));
+    let words = ["roundtrip", "--hf-model", "some/model", "--checkpoint-path", &again, "--hf-path", &out];
+    expect(&command(&words), 0, &[]);
+    assert_same(&source, &out);
 }

@@ -2,7 +2,9 @@
 
 use super::*;
 use lightning_train::checkpoint::{
-    BackgroundSaver, HeldPiece, Snapshot, TRACKER, TrainState, move_into_place, prune, recover, region::Region, resolve,
+    BackgroundSaver, Checkpoint, HeldPiece, Snapshot, TRACKER, TrainState, move_into_place, prune, recover,
+    region::{Rect, Region},
+    resolve,
 };
 use lightning_train::convert::Weights;
 use lightning_train::hf::config_json;
@@ -73,6 +75,25 @@ fn a_failure_in_the_background_is_told_at_the_next_call_and_damages_nothing() {
     assert!(saver.wait().unwrap().is_some());
     is_whole(&s.path("save/iter_0000001"));
     is_whole(&s.path("save/iter_0000003"));
+}
+
+#[test]
+fn weights_load_where_the_optimizer_is_not_there() {
+    let s = Scratch::new("sections");
+    let mut both = snapshot(1);
+    let optimizer =
+        both.writers[0].iter().map(|p| HeldPiece { name: p.name.replace("model/", "optim.m/"), ..p.clone() });
+    let optimizer: Vec<HeldPiece> = optimizer.collect();
+    both.writers.push(optimizer);
+    let folder = both.write(&s.path("save")).unwrap();
+    fs::remove_file(folder.join("shard-00001-of-00002.safetensors")).unwrap();
+    let weights = Checkpoint::open(&folder, &["model"]).unwrap();
+    let (name, entry) = weights.section("model").next().unwrap();
+    let mut bytes = vec![0; 4 * entry.shape.iter().product::<usize>()];
+    weights.read(&format!("model/{name}"), &[Rect::whole(&entry.shape)], &mut bytes).unwrap();
+    assert!(bytes.chunks(4).all(|b| b == 1f32.to_le_bytes()));
+    let error = Checkpoint::open(&folder, &[]).err().expect("it was accepted").to_string();
+    assert!(error.contains("shard-00001-of-00002.safetensors"), "{error}");
 }
 
 #[test]

@@ -62,6 +62,14 @@ fn files_that_are_damaged_are_named() {
         s.write("cut.parquet", b"PAR1 this is not a table PAR1");
         expect(&run(&s, &line("cut.parquet")), 3, &["cut.parquet"]);
         expect(&run(&s, "data inspect cut.parquet"), 3, &["cut.parquet"]);
+        let row = "{\"input\": \"one\", \"output\": \"two\"}\n";
+        s.write("rows.jsonl", row.repeat(50));
+        let pack =
+            "data prep prompt-completion rows.jsonl --rows input-output --tokenizer tok --output pc --pack-size 64";
+        let packed = json_of(&s, &format!("{pack} --json"))["directory"].as_str().unwrap().to_string();
+        let whole = fs::read(s.path(&packed).join("training_64.idx.parquet")).unwrap();
+        s.write("half.idx.parquet", &whole[..whole.len() / 2]);
+        expect(&run(&s, "data inspect half.idx.parquet"), 3, &["half.idx.parquet", "again"]);
     }
     s.write("a.csv", "x,y\n");
     expect(&run(&s, &line("a.csv")), 3, &["a.csv", ".jsonl"]);
@@ -152,6 +160,9 @@ fn disks_that_refuse_are_named() {
     s.write("out", "");
     expect(&run(&s, &line), 3, &["out"]);
     fs::remove_file(s.path("out")).unwrap();
+    // A file system that takes no files, whoever asks.
+    #[cfg(target_os = "linux")]
+    expect(&run(&s, &line.replace("--output out", "--output /proc/self/fdinfo/out")), 3, &["/proc/self/fdinfo/out"]);
     // Files may not grow beyond 8 KiB: what a full disk looks like, for whoever runs this.
     let full = std::process::Command::new("bash")
         .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "-"])

@@ -44,6 +44,41 @@ fn ranks_together_see_what_one_rank_sees() {
 }
 
 #[test]
+fn context_parallel_ranks_see_their_slices() {
+    let s = Scratch::new("context");
+    let whole = batches(&s, &format!("{RECIPE} --batches 0..1 --json"));
+    let slices: Vec<Vec<Value>> =
+        (0..3).map(|c| batches(&s, &format!("{RECIPE} --batches 0..1 --json --cp 3 --cp-rank {c}"))).collect();
+    let numbers = |v: &Value| -> Vec<i64> { v.as_array().unwrap().iter().map(|n| n.as_i64().unwrap()).collect() };
+    for (m, whole) in whole.iter().enumerate() {
+        for key in ["tokens", "labels", "loss_mask"] {
+            let whole = numbers(&whole[key]);
+            let mut seen = vec![0; whole.len()];
+            for (c, slice) in slices.iter().map(|s| &s[m]).enumerate() {
+                assert_eq!((slice["rows"].as_u64(), slice["seq_length"].as_u64()), (Some(2), Some(8)));
+                assert_eq!(numbers(&slice["cu_seqlens_padded"]), [0, 8, 16]);
+                let positions = numbers(&slice["positions"]);
+                // Of six chunks of four, rank c holds chunks c and 5 - c.
+                let c = c as i64;
+                let chunks: Vec<i64> = (4 * c..4 * c + 4).chain(4 * (5 - c)..4 * (5 - c) + 4).collect();
+                assert_eq!(positions, [chunks.clone(), chunks].concat());
+                for (i, (value, position)) in numbers(&slice[key]).into_iter().zip(positions).enumerate() {
+                    let at = i / 8 * 24 + position as usize;
+                    assert_eq!(value, whole[at], "{key} at {at}");
+                    seen[at] += 1;
+                }
+            }
+            assert!(seen.iter().all(|&n| n == 1), "{key}: {seen:?}");
+        }
+    }
+    let accounts =
+        |all: &[Value]| -> u64 { all.iter().map(|b| b["accounting"]["trained_tokens"].as_u64().unwrap()).sum() };
+    assert_eq!(slices.iter().map(|s| accounts(s)).sum::<u64>(), accounts(&whole));
+    expect(&run(&s, &format!("{RECIPE} --batches 0 --cp 2 --cp-rank 2")), 2, &["--cp-rank"]);
+    expect(&run(&s, &format!("{RECIPE} --batches 0 --cp 5 --cp-rank 0")), 2, &["pad_seq_to_mult", "multiples of 10"]);
+}
+
+#[test]
 fn batches_are_text_or_tensors() {
     let s = Scratch::new("forms");
     let text = expect(&run(&s, &format!("{RECIPE} --batches 0")), 0, &["in all:", "real tokens"]);

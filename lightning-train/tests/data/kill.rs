@@ -91,12 +91,67 @@ fn a_killed_preparation_ends_with_the_same_bytes() {
     for ((name, x), (_, y)) in a.iter().zip(&b) {
         assert!(x == y, "{name} differs");
     }
-    let temporary: Vec<String> = files(&s.path("parts"))
-        .into_iter()
-        .map(|f| f.0)
-        .filter(|name| name.ends_with(".tmp") && name.contains("shard_"))
-        .collect();
-    assert!(temporary.is_empty(), "leftovers of killed writers: {temporary:?}");
+    no_leftovers(&s, "parts");
+}
+
+/// Nothing but locks is left beside the results.
+fn no_leftovers(s: &Scratch, folder: &str) {
+    let hidden = |name: &String| name.split('/').any(|part| part.starts_with('.') || part.ends_with(".spool"));
+    let left: Vec<String> =
+        files(&s.path(folder)).into_iter().map(|f| f.0).filter(hidden).filter(|n| !n.ends_with(".lock")).collect();
+    assert!(left.is_empty(), "leftovers of killed writers: {left:?}");
+}
+
+/// One large file whose rows are dealt, packed input and chats: the other ways through the preparations.
+#[test]
+fn other_inputs_survive_kills_too() {
+    let s = Scratch::new("kill-others");
+    tokenizer(&s);
+    let mut random = Random::fresh();
+    corpus(&s, "one.jsonl", 6000, &mut random);
+    let mut lines = vec![("pretrain one.jsonl", "one")];
+    if std::process::Command::new("gzip").arg("-k").arg(s.path("one.jsonl")).status().is_ok_and(|s| s.success()) {
+        lines.push(("pretrain one.jsonl.gz", "gz"));
+    }
+    if cfg!(feature = "parquet") {
+        let row = |r: &mut Random| {
+            serde_json::json!({"used_in": ["nano_v3"], "messages": [
+                {"role": "user", "content": sentence(r, 9)}, {"role": "assistant", "content": sentence(r, 60)}]})
+        };
+        s.write("chats.jsonl", (0..1500).map(|_| format!("{}\n", row(&mut random))).collect::<String>());
+        lines.push(("sft chats.jsonl --pack-size 512", "sft"));
+    }
+    for (words, name) in lines {
+        let line = |folder: &str| {
+            format!("data prep {words} --tokenizer tok --output {folder}-{name} --num-shards 12 --threads 2")
+        };
+        expect(&run(&s, &line("whole")), 0, &[]);
+        for _ in 0..6 {
+            let mut child = program(&s, &line("parts"))
+                .stderr(std::process::Stdio::null())
+                .stdout(std::process::Stdio::null())
+                .spawn()
+                .unwrap();
+            std::thread::sleep(Duration::from_millis(5 + random.below(120)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        expect(&run(&s, &line("parts")), 0, &[]);
+        let (mut a, mut b) = (results(&s, &format!("whole-{name}")), results(&s, &format!("parts-{name}")));
+        // Links and files of the splits are compared as what they lead to.
+        for (name, bytes) in a.iter_mut().chain(&mut b) {
+            *name = name.replace("whole", "FOLDER").replace("parts", "FOLDER");
+            let text = String::from_utf8_lossy(bytes);
+            if text.contains("whole") || text.contains("parts") {
+                *bytes = text.replace("whole", "FOLDER").replace("parts", "FOLDER").into_bytes();
+            }
+        }
+        assert_eq!(a.len(), b.len(), "{words}");
+        for ((name, x), (other, y)) in a.iter().zip(&b) {
+            assert!(name == other && x == y, "{words}: {name} differs from {other}");
+        }
+        no_leftovers(&s, &format!("parts-{name}"));
+    }
 }
 
 /// Largest resident memory of a child that has ended, in KiB, by the shell's own measure.

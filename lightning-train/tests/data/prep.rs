@@ -60,6 +60,20 @@ fn pretraining_data_is_prepared_inspected_and_trained_on() {
     }
     assert_eq!(sums[0], kept);
     assert_eq!(json!(sums[1]), counts["total_tokens"]);
+    // A run that reads them says the same, and shows samples of the order that it trains in.
+    let train = blend["train"][1].as_str().unwrap();
+    let line = format!(
+        "data inspect --recipe demo_pretrain_config model.seq_length=24 dataset.seq_length=24 dataset.kind=megatron-indexed \
+         dataset.path=null dataset.data_path=[{train}] dataset.split=100,0,0 --tokenizer tok --samples 2 --json"
+    );
+    let run = json_of(&s, &line);
+    let file = json_of(&s, &format!("data inspect {train} --json"));
+    for key in ["sequences", "tokens", "length_histogram"] {
+        assert_eq!(run[key], file[key], "{key}");
+    }
+    assert_eq!(run["tokens_by_source"][train], file["tokens"]);
+    let samples = run["samples"].as_array().unwrap();
+    assert!(samples.len() == 2 && samples.iter().all(|s| s["text"].as_str().unwrap().contains("[[")), "{samples:?}");
 }
 
 #[test]
@@ -116,6 +130,7 @@ fn chats_are_packed_and_shown_with_their_masks() {
     assert_eq!(done["counts"]["num_filtered"], 1);
     let about = json_of(&s, "data inspect out/splits/train --tokenizer tok --json --samples 1");
     assert_eq!(about["convention"], "prepared");
+    assert_eq!(about["tokens_by_source"], json!({"chats": about["tokens"]}));
     let text = about["samples"][0]["text"].as_str().unwrap();
     assert!(text.contains("[[") && text.contains("<|im_start|>user"), "{text}");
     let line = "data inspect out/splits/train --tokenizer tok --pack-size 256 --batches 0..2 --dp 2 --rank 1 --json";
@@ -165,7 +180,7 @@ fn reinforcement_learning_rows_are_completed() {
     );
     s.write(
         "blend.jsonl",
-        "{\"_hf_placeholder\": {\"dataset\": \"DAPO\", \"row\": 0}}\n{\"question\": \"own\", \"expected_answer\": \"x\"}\n",
+        "{\"dataset\": \"dapo17k\", \"_hf_placeholder\": {\"row\": 0}}\n{\"question\": \"own\", \"expected_answer\": \"x\"}\n",
     );
     let done = json_of(&s, "data prep rl --train blend.jsonl --dapo dapo --output out --json");
     assert_eq!(done["counts"]["num_rows_train"], 2);

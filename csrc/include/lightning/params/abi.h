@@ -18,5 +18,5 @@
 
 // A CUtensorMap as the driver encodes it; a kernel passes its address to TMA instructions.
 typedef struct __attribute__((aligned(64))) LightningTensorMap {
-  uint64_t opaque[16];
+  uint64_t opaque[16];  // known to the driver and to TMA
 } LightningTensorMap;

@@ -1,15 +1,23 @@
 //! What each operation launches, one family per file. The formulas and contracts are at the head of the files in
 //! [`crate::ops`] and of the kernels in `csrc/`.
 
+mod attention;
+mod conv;
 mod embed;
+mod experts;
+mod linear;
+mod loss;
+mod mamba;
 mod moe;
 mod norm;
 mod optim;
 mod reduce;
 mod router;
 mod sort;
+mod ssd;
 
 pub(crate) use embed::embedding_bwd_scratch;
+pub(crate) use loss::linear_cross_entropy_scratch;
 pub(crate) use moe::dispatch_plan_scratch;
 pub(crate) use router::router_fwd_scratch;
 
@@ -35,6 +43,8 @@ impl Op {
     /// Adds the launches of the operation.
     pub(super) fn lower_gpu(&self, gpu: &mut Lowering<'_>) -> Result<(), CoreError> {
         match self {
+            Self::LinearFwd(op) => op.lower(gpu),
+            Self::LinearBwd(op) => op.lower(gpu),
             Self::RmsNormFwd(op) => op.lower(gpu),
             Self::RmsNormBwd(op) => op.lower(gpu),
             Self::Fill(op) => op.lower(gpu),
@@ -52,6 +62,19 @@ impl Op {
             Self::StepControl(op) => op.lower(gpu),
             Self::AdamW(op) => op.lower(gpu),
             Self::ExpertBiasUpdate(op) => op.lower(gpu),
+            Self::AttentionFwd(op) => op.lower(gpu),
+            Self::AttentionBwd(op) => op.lower(gpu),
+            Self::LinearCrossEntropy(op) => op.lower(gpu),
+            Self::ExpertsFwd(op) => op.lower(gpu),
+            Self::ExpertsBwd(op) => op.lower(gpu),
+            Self::SoftplusDtFwd(op) => op.lower(gpu),
+            Self::SoftplusDtBwd(op) => op.lower(gpu),
+            Self::GatedRmsNormFwd(op) => op.lower(gpu),
+            Self::GatedRmsNormBwd(op) => op.lower(gpu),
+            Self::ConvSiluFwd(op) => op.lower(gpu),
+            Self::ConvSiluBwd(op) => op.lower(gpu),
+            Self::SsdScanFwd(op) => op.lower(gpu),
+            Self::SsdScanBwd(op) => op.lower(gpu),
             other => Err(CoreError::Device {
                 doing: alloc::format!("lowering `{}`", other.name()),
                 reason: "the GPU device has no kernel for it; use --device cpu".into(),
