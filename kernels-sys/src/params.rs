@@ -1228,239 +1228,11 @@ pub struct RouterProductParams {
     pub b: u64,
     #[doc = " [m, n], overwritten or added to, see accumulate"]
     pub c: u64,
-#[doc = " xs_s = x_t for the pair (t, j) in slot s"]
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq)]
-pub struct ExpertsGatherParams {
-    #[doc = " [t, d] act"]
-    pub x: u64,
-    #[doc = " [slots, d] act, overwritten where a slot is used"]
-    pub xs: u64,
-    #[doc = " [slots]: t k + j"]
-    pub pair_of_slot: u64,
-    #[doc = " [experts + 1]: first slot of every expert, then the end of the last"]
-    pub offsets: u64,
-    #[doc = " elements from one row of x to the next"]
-    pub x_stride: i64,
-    #[doc = " of xs"]
-    pub xs_stride: i64,
-    #[doc = " columns"]
-    pub d: i32,
-    #[doc = " experts per token, at least 1"]
-    pub k: i32,
-    #[doc = " at least 1"]
-    pub experts: i32,
-    #[doc = " no meaning; 0"]
-    pub reserved: i32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ExpertsGatherParams"][::core::mem::size_of::<ExpertsGatherParams>() - 64usize];
-    ["Alignment of ExpertsGatherParams"][::core::mem::align_of::<ExpertsGatherParams>() - 8usize];
-    ["Offset of field: ExpertsGatherParams::x"][::core::mem::offset_of!(ExpertsGatherParams, x) - 0usize];
-    ["Offset of field: ExpertsGatherParams::xs"][::core::mem::offset_of!(ExpertsGatherParams, xs) - 8usize];
-    ["Offset of field: ExpertsGatherParams::pair_of_slot"]
-        [::core::mem::offset_of!(ExpertsGatherParams, pair_of_slot) - 16usize];
-    ["Offset of field: ExpertsGatherParams::offsets"][::core::mem::offset_of!(ExpertsGatherParams, offsets) - 24usize];
-    ["Offset of field: ExpertsGatherParams::x_stride"]
-        [::core::mem::offset_of!(ExpertsGatherParams, x_stride) - 32usize];
-    ["Offset of field: ExpertsGatherParams::xs_stride"]
-        [::core::mem::offset_of!(ExpertsGatherParams, xs_stride) - 40usize];
-    ["Offset of field: ExpertsGatherParams::d"][::core::mem::offset_of!(ExpertsGatherParams, d) - 48usize];
-    ["Offset of field: ExpertsGatherParams::k"][::core::mem::offset_of!(ExpertsGatherParams, k) - 52usize];
-    ["Offset of field: ExpertsGatherParams::experts"][::core::mem::offset_of!(ExpertsGatherParams, experts) - 56usize];
-    ["Offset of field: ExpertsGatherParams::reserved"]
-        [::core::mem::offset_of!(ExpertsGatherParams, reserved) - 60usize];
-};
-#[doc = " c_s = a_s b_e^T (form NT, b_e [n, depth]) or a_s b_e (form NN, b_e [depth, n]) for the slots s of every expert e;\n activated_s = act(weight max(c_s, 0)^2)"]
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq)]
-pub struct ExpertsProductParams {
-    #[doc = " [slots, depth] act"]
-    pub a: u64,
-    #[doc = " weights of all experts, one below the other"]
-    pub b: u64,
-    #[doc = " [slots, n] act, overwritten where a slot is used"]
-    pub c: u64,
-    #[doc = " [slots, n] act, likewise; may be absent"]
-    pub activated: u64,
-    #[doc = " [pairs]; absent with activated"]
-    pub weight: u64,
-    #[doc = " [experts + 1]"]
-    pub offsets: u64,
-    #[doc = " [slots]; absent with activated"]
-    pub pair_of_slot: u64,
     #[doc = " elements from one row of a to the next"]
     pub a_stride: i64,
     #[doc = " of b"]
     pub b_stride: i64,
     #[doc = " of c"]
-    pub c_stride: i64,
-    #[doc = " of activated"]
-    pub activated_stride: i64,
-    #[doc = " columns of c"]
-    pub n: i32,
-    #[doc = " inner length"]
-    pub depth: i32,
-    #[doc = " at least 1"]
-    pub experts: i32,
-    #[doc = " no meaning; 0"]
-    pub reserved: i32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ExpertsProductParams"][::core::mem::size_of::<ExpertsProductParams>() - 104usize];
-    ["Alignment of ExpertsProductParams"][::core::mem::align_of::<ExpertsProductParams>() - 8usize];
-    ["Offset of field: ExpertsProductParams::a"][::core::mem::offset_of!(ExpertsProductParams, a) - 0usize];
-    ["Offset of field: ExpertsProductParams::b"][::core::mem::offset_of!(ExpertsProductParams, b) - 8usize];
-    ["Offset of field: ExpertsProductParams::c"][::core::mem::offset_of!(ExpertsProductParams, c) - 16usize];
-    ["Offset of field: ExpertsProductParams::activated"]
-        [::core::mem::offset_of!(ExpertsProductParams, activated) - 24usize];
-    ["Offset of field: ExpertsProductParams::weight"][::core::mem::offset_of!(ExpertsProductParams, weight) - 32usize];
-    ["Offset of field: ExpertsProductParams::offsets"]
-        [::core::mem::offset_of!(ExpertsProductParams, offsets) - 40usize];
-    ["Offset of field: ExpertsProductParams::pair_of_slot"]
-        [::core::mem::offset_of!(ExpertsProductParams, pair_of_slot) - 48usize];
-    ["Offset of field: ExpertsProductParams::a_stride"]
-        [::core::mem::offset_of!(ExpertsProductParams, a_stride) - 56usize];
-    ["Offset of field: ExpertsProductParams::b_stride"]
-        [::core::mem::offset_of!(ExpertsProductParams, b_stride) - 64usize];
-    ["Offset of field: ExpertsProductParams::c_stride"]
-        [::core::mem::offset_of!(ExpertsProductParams, c_stride) - 72usize];
-    ["Offset of field: ExpertsProductParams::activated_stride"]
-        [::core::mem::offset_of!(ExpertsProductParams, activated_stride) - 80usize];
-    ["Offset of field: ExpertsProductParams::n"][::core::mem::offset_of!(ExpertsProductParams, n) - 88usize];
-    ["Offset of field: ExpertsProductParams::depth"][::core::mem::offset_of!(ExpertsProductParams, depth) - 92usize];
-    ["Offset of field: ExpertsProductParams::experts"]
-        [::core::mem::offset_of!(ExpertsProductParams, experts) - 96usize];
-    ["Offset of field: ExpertsProductParams::reserved"]
-        [::core::mem::offset_of!(ExpertsProductParams, reserved) - 100usize];
-};
-#[doc = " With r = max(p, 0) and the gradient da of the activated slots, which dp holds at the start:\n dweight = sum_f r^2 da,  a = act(w r^2),  dp = act(2 w r da)"]
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq)]
-pub struct ExpertsActivationBwdParams {
-    #[doc = " [slots, f] act"]
-    pub p: u64,
-    #[doc = " [slots, f] act: da, overwritten with dp"]
-    pub dp: u64,
-    #[doc = " [slots, f] act, overwritten"]
-    pub a: u64,
-    #[doc = " [pairs]"]
-    pub weight: u64,
-    #[doc = " [pairs], overwritten where a pair has a slot"]
-    pub dweight: u64,
-    #[doc = " [experts + 1]"]
-    pub offsets: u64,
-    #[doc = " [slots]"]
-    pub pair_of_slot: u64,
-    #[doc = " elements from one row of p to the next"]
-    pub p_stride: i64,
-    #[doc = " of dp"]
-    pub dp_stride: i64,
-    #[doc = " of a"]
-    pub a_stride: i64,
-    #[doc = " expert width"]
-    pub f: i32,
-    #[doc = " at least 1"]
-    pub experts: i32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ExpertsActivationBwdParams"][::core::mem::size_of::<ExpertsActivationBwdParams>() - 88usize];
-    ["Alignment of ExpertsActivationBwdParams"][::core::mem::align_of::<ExpertsActivationBwdParams>() - 8usize];
-    ["Offset of field: ExpertsActivationBwdParams::p"][::core::mem::offset_of!(ExpertsActivationBwdParams, p) - 0usize];
-    ["Offset of field: ExpertsActivationBwdParams::dp"]
-        [::core::mem::offset_of!(ExpertsActivationBwdParams, dp) - 8usize];
-    ["Offset of field: ExpertsActivationBwdParams::a"]
-        [::core::mem::offset_of!(ExpertsActivationBwdParams, a) - 16usize];
-    ["Offset of field: ExpertsActivationBwdParams::weight"]
-        [::core::mem::offset_of!(ExpertsActivationBwdParams, weight) - 24usize];
-    ["Offset of field: ExpertsActivationBwdParams::dweight"]
-        [::core::mem::offset_of!(ExpertsActivationBwdParams, dweight) - 32usize];
-    ["Offset of field: ExpertsActivationBwdParams::offsets"]
-        [::core::mem::offset_of!(ExpertsActivationBwdParams, offsets) - 40usize];
-    ["Offset of field: ExpertsActivationBwdParams::pair_of_slot"]
-        [::core::mem::offset_of!(ExpertsActivationBwdParams, pair_of_slot) - 48usize];
-    ["Offset of field: ExpertsActivationBwdParams::p_stride"]
-        [::core::mem::offset_of!(ExpertsActivationBwdParams, p_stride) - 56usize];
-    ["Offset of field: ExpertsActivationBwdParams::dp_stride"]
-        [::core::mem::offset_of!(ExpertsActivationBwdParams, dp_stride) - 64usize];
-    ["Offset of field: ExpertsActivationBwdParams::a_stride"]
-        [::core::mem::offset_of!(ExpertsActivationBwdParams, a_stride) - 72usize];
-    ["Offset of field: ExpertsActivationBwdParams::f"]
-        [::core::mem::offset_of!(ExpertsActivationBwdParams, f) - 80usize];
-    ["Offset of field: ExpertsActivationBwdParams::experts"]
-        [::core::mem::offset_of!(ExpertsActivationBwdParams, experts) - 84usize];
-};
-#[doc = " dw_e (+)= dy^T x over the slots of every expert"]
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq)]
-pub struct ExpertsWeightBwdParams {
-    #[doc = " [slots, m] act"]
-    pub dy: u64,
-    #[doc = " [slots, n] act"]
-    pub x: u64,
-    #[doc = " [experts m, n] f32 or bf16, see dw_f32, overwritten or added to, see accumulate"]
-    pub dw: u64,
-    #[doc = " [experts + 1]"]
-    pub offsets: u64,
-    #[doc = " elements from one row of dy to the next"]
-    pub dy_stride: i64,
-    #[doc = " of x"]
-    pub x_stride: i64,
-    #[doc = " of dw"]
-    pub dw_stride: i64,
-    #[doc = " rows of the gradient of one expert"]
-    pub m: i32,
-    #[doc = " columns"]
-    pub n: i32,
-    #[doc = " 0: dw = sum; 1: dw = dw + sum, rounded once"]
-    pub accumulate: i32,
-    #[doc = " 1: dw is f32; 0: dw is bf16"]
-    pub dw_f32: i32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ExpertsWeightBwdParams"][::core::mem::size_of::<ExpertsWeightBwdParams>() - 72usize];
-    ["Alignment of ExpertsWeightBwdParams"][::core::mem::align_of::<ExpertsWeightBwdParams>() - 8usize];
-    ["Offset of field: ExpertsWeightBwdParams::dy"][::core::mem::offset_of!(ExpertsWeightBwdParams, dy) - 0usize];
-    ["Offset of field: ExpertsWeightBwdParams::x"][::core::mem::offset_of!(ExpertsWeightBwdParams, x) - 8usize];
-    ["Offset of field: ExpertsWeightBwdParams::dw"][::core::mem::offset_of!(ExpertsWeightBwdParams, dw) - 16usize];
-    ["Offset of field: ExpertsWeightBwdParams::offsets"]
-        [::core::mem::offset_of!(ExpertsWeightBwdParams, offsets) - 24usize];
-    ["Offset of field: ExpertsWeightBwdParams::dy_stride"]
-        [::core::mem::offset_of!(ExpertsWeightBwdParams, dy_stride) - 32usize];
-    ["Offset of field: ExpertsWeightBwdParams::x_stride"]
-        [::core::mem::offset_of!(ExpertsWeightBwdParams, x_stride) - 40usize];
-    ["Offset of field: ExpertsWeightBwdParams::dw_stride"]
-        [::core::mem::offset_of!(ExpertsWeightBwdParams, dw_stride) - 48usize];
-    ["Offset of field: ExpertsWeightBwdParams::m"][::core::mem::offset_of!(ExpertsWeightBwdParams, m) - 56usize];
-    ["Offset of field: ExpertsWeightBwdParams::n"][::core::mem::offset_of!(ExpertsWeightBwdParams, n) - 60usize];
-    ["Offset of field: ExpertsWeightBwdParams::accumulate"]
-        [::core::mem::offset_of!(ExpertsWeightBwdParams, accumulate) - 64usize];
-    ["Offset of field: ExpertsWeightBwdParams::dw_f32"]
-        [::core::mem::offset_of!(ExpertsWeightBwdParams, dw_f32) - 68usize];
-};
-#[doc = " c_mn (+)= alpha sum_k a_mk b_nk for operands of any strides"]
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq)]
-pub struct GemmParams {
-    #[doc = " bf16: element (m, k) lies at m a_m + k a_k"]
-    pub a: u64,
-    #[doc = " bf16: element (n, k) lies at n b_n + k b_k"]
-    pub b: u64,
-    #[doc = " [m, n] bf16 or f32 (the kernel's suffix), overwritten or added to, see accumulate"]
-    pub c: u64,
-    #[doc = " elements from one m to the next; a_m or a_k is 1"]
-    pub a_m: i64,
-    #[doc = " elements from one k to the next"]
-    pub a_k: i64,
-    #[doc = " elements from one n to the next; b_n or b_k is 1"]
-    pub b_n: i64,
-    #[doc = " elements from one k to the next"]
-    pub b_k: i64,
-    #[doc = " elements from one row of c to the next"]
     pub c_stride: i64,
     #[doc = " rows of c, may be 0"]
     pub m: i64,
@@ -1753,159 +1525,244 @@ const _: () = {
     ["Offset of field: RouterBwdParams::share"][::core::mem::offset_of!(RouterBwdParams, share) - 144usize];
     ["Offset of field: RouterBwdParams::normalize"][::core::mem::offset_of!(RouterBwdParams, normalize) - 148usize];
 };
-#[doc = " partial_i = sum of the squares of 16384 elements"]
+#[doc = " xs_s = x_t for the pair (t, j) in slot s"]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq)]
-pub struct GradSquaresParams {
-    #[doc = " [n] grad"]
-    pub gradients: u64,
-    #[doc = " [ceil(n / 16384)] f64, overwritten"]
-    pub partial: u64,
-    #[doc = " elements, may be 0"]
+pub struct ExpertsGatherParams {
+    #[doc = " [t, d] act"]
+    pub x: u64,
+    #[doc = " [slots, d] act, overwritten where a slot is used"]
+    pub xs: u64,
+    #[doc = " [slots]: t k + j"]
+    pub pair_of_slot: u64,
+    #[doc = " [experts + 1]: first slot of every expert, then the end of the last"]
+    pub offsets: u64,
+    #[doc = " elements from one row of x to the next"]
+    pub x_stride: i64,
+    #[doc = " of xs"]
+    pub xs_stride: i64,
+    #[doc = " columns"]
+    pub d: i32,
+    #[doc = " experts per token, at least 1"]
+    pub k: i32,
+    #[doc = " at least 1"]
+    pub experts: i32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ExpertsGatherParams"][::core::mem::size_of::<ExpertsGatherParams>() - 64usize];
+    ["Alignment of ExpertsGatherParams"][::core::mem::align_of::<ExpertsGatherParams>() - 8usize];
+    ["Offset of field: ExpertsGatherParams::x"][::core::mem::offset_of!(ExpertsGatherParams, x) - 0usize];
+    ["Offset of field: ExpertsGatherParams::xs"][::core::mem::offset_of!(ExpertsGatherParams, xs) - 8usize];
+    ["Offset of field: ExpertsGatherParams::pair_of_slot"]
+        [::core::mem::offset_of!(ExpertsGatherParams, pair_of_slot) - 16usize];
+    ["Offset of field: ExpertsGatherParams::offsets"][::core::mem::offset_of!(ExpertsGatherParams, offsets) - 24usize];
+    ["Offset of field: ExpertsGatherParams::x_stride"]
+        [::core::mem::offset_of!(ExpertsGatherParams, x_stride) - 32usize];
+    ["Offset of field: ExpertsGatherParams::xs_stride"]
+        [::core::mem::offset_of!(ExpertsGatherParams, xs_stride) - 40usize];
+    ["Offset of field: ExpertsGatherParams::d"][::core::mem::offset_of!(ExpertsGatherParams, d) - 48usize];
+    ["Offset of field: ExpertsGatherParams::k"][::core::mem::offset_of!(ExpertsGatherParams, k) - 52usize];
+    ["Offset of field: ExpertsGatherParams::experts"][::core::mem::offset_of!(ExpertsGatherParams, experts) - 56usize];
+    ["Offset of field: ExpertsGatherParams::reserved"]
+        [::core::mem::offset_of!(ExpertsGatherParams, reserved) - 60usize];
+};
+#[doc = " c_s = a_s b_e^T (form NT, b_e [n, depth]) or a_s b_e (form NN, b_e [depth, n]) for the slots s of every expert e;\n activated_s = act(weight max(c_s, 0)^2)"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct ExpertsProductParams {
+    #[doc = " [slots, depth] act"]
+    pub a: u64,
+    #[doc = " weights of all experts, one below the other"]
+    pub b: u64,
+    #[doc = " [slots, n] act, overwritten where a slot is used"]
+    pub c: u64,
+    #[doc = " [slots, n] act, likewise; may be absent"]
+    pub activated: u64,
+    #[doc = " [pairs]; absent with activated"]
+    pub weight: u64,
+    #[doc = " [experts + 1]"]
+    pub offsets: u64,
+    #[doc = " [slots]; absent with activated"]
+    pub pair_of_slot: u64,
+    #[doc = " elements from one row of a to the next"]
+    pub a_stride: i64,
+    #[doc = " of b"]
+    pub b_stride: i64,
+    #[doc = " of c"]
+    pub c_stride: i64,
+    #[doc = " of activated"]
+    pub activated_stride: i64,
+    #[doc = " columns of c"]
+    pub n: i32,
+    #[doc = " inner length"]
+    pub depth: i32,
+    #[doc = " at least 1"]
+    pub experts: i32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ExpertsProductParams"][::core::mem::size_of::<ExpertsProductParams>() - 104usize];
+    ["Alignment of ExpertsProductParams"][::core::mem::align_of::<ExpertsProductParams>() - 8usize];
+    ["Offset of field: ExpertsProductParams::a"][::core::mem::offset_of!(ExpertsProductParams, a) - 0usize];
+    ["Offset of field: ExpertsProductParams::b"][::core::mem::offset_of!(ExpertsProductParams, b) - 8usize];
+    ["Offset of field: ExpertsProductParams::c"][::core::mem::offset_of!(ExpertsProductParams, c) - 16usize];
+    ["Offset of field: ExpertsProductParams::activated"]
+        [::core::mem::offset_of!(ExpertsProductParams, activated) - 24usize];
+    ["Offset of field: ExpertsProductParams::weight"][::core::mem::offset_of!(ExpertsProductParams, weight) - 32usize];
+    ["Offset of field: ExpertsProductParams::offsets"]
+        [::core::mem::offset_of!(ExpertsProductParams, offsets) - 40usize];
+    ["Offset of field: ExpertsProductParams::pair_of_slot"]
+        [::core::mem::offset_of!(ExpertsProductParams, pair_of_slot) - 48usize];
+    ["Offset of field: ExpertsProductParams::a_stride"]
+        [::core::mem::offset_of!(ExpertsProductParams, a_stride) - 56usize];
+    ["Offset of field: ExpertsProductParams::b_stride"]
+        [::core::mem::offset_of!(ExpertsProductParams, b_stride) - 64usize];
+    ["Offset of field: ExpertsProductParams::c_stride"]
+        [::core::mem::offset_of!(ExpertsProductParams, c_stride) - 72usize];
+    ["Offset of field: ExpertsProductParams::activated_stride"]
+        [::core::mem::offset_of!(ExpertsProductParams, activated_stride) - 80usize];
+    ["Offset of field: ExpertsProductParams::n"][::core::mem::offset_of!(ExpertsProductParams, n) - 88usize];
+    ["Offset of field: ExpertsProductParams::depth"][::core::mem::offset_of!(ExpertsProductParams, depth) - 92usize];
+    ["Offset of field: ExpertsProductParams::experts"]
+        [::core::mem::offset_of!(ExpertsProductParams, experts) - 96usize];
+    ["Offset of field: ExpertsProductParams::reserved"]
+        [::core::mem::offset_of!(ExpertsProductParams, reserved) - 100usize];
+};
+#[doc = " With r = max(p, 0) and the gradient da of the activated slots, which dp holds at the start:\n dweight = sum_f r^2 da,  a = act(w r^2),  dp = act(2 w r da)"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct ExpertsActivationBwdParams {
+    #[doc = " [slots, f] act"]
+    pub p: u64,
+    #[doc = " [slots, f] act: da, overwritten with dp"]
+    pub dp: u64,
+    #[doc = " [slots, f] act, overwritten"]
+    pub a: u64,
+    #[doc = " [pairs]"]
+    pub weight: u64,
+    #[doc = " [pairs], overwritten where a pair has a slot"]
+    pub dweight: u64,
+    #[doc = " [experts + 1]"]
+    pub offsets: u64,
+    #[doc = " [slots]"]
+    pub pair_of_slot: u64,
+    #[doc = " elements from one row of p to the next"]
+    pub p_stride: i64,
+    #[doc = " of dp"]
+    pub dp_stride: i64,
+    #[doc = " of a"]
+    pub a_stride: i64,
+    #[doc = " expert width"]
+    pub f: i32,
+    #[doc = " at least 1"]
+    pub experts: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ExpertsActivationBwdParams"][::core::mem::size_of::<ExpertsActivationBwdParams>() - 88usize];
+    ["Alignment of ExpertsActivationBwdParams"][::core::mem::align_of::<ExpertsActivationBwdParams>() - 8usize];
+    ["Offset of field: ExpertsActivationBwdParams::p"][::core::mem::offset_of!(ExpertsActivationBwdParams, p) - 0usize];
+    ["Offset of field: ExpertsActivationBwdParams::dp"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, dp) - 8usize];
+    ["Offset of field: ExpertsActivationBwdParams::a"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, a) - 16usize];
+    ["Offset of field: ExpertsActivationBwdParams::weight"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, weight) - 24usize];
+    ["Offset of field: ExpertsActivationBwdParams::dweight"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, dweight) - 32usize];
+    ["Offset of field: ExpertsActivationBwdParams::offsets"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, offsets) - 40usize];
+    ["Offset of field: ExpertsActivationBwdParams::pair_of_slot"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, pair_of_slot) - 48usize];
+    ["Offset of field: ExpertsActivationBwdParams::p_stride"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, p_stride) - 56usize];
+    ["Offset of field: ExpertsActivationBwdParams::dp_stride"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, dp_stride) - 64usize];
+    ["Offset of field: ExpertsActivationBwdParams::a_stride"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, a_stride) - 72usize];
+    ["Offset of field: ExpertsActivationBwdParams::f"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, f) - 80usize];
+    ["Offset of field: ExpertsActivationBwdParams::experts"]
+        [::core::mem::offset_of!(ExpertsActivationBwdParams, experts) - 84usize];
+};
+#[doc = " dw_e (+)= dy^T x over the slots of every expert"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct ExpertsWeightBwdParams {
+    #[doc = " [slots, m] act"]
+    pub dy: u64,
+    #[doc = " [slots, n] act"]
+    pub x: u64,
+    #[doc = " [experts m, n] f32 or bf16, see dw_f32, overwritten or added to, see accumulate"]
+    pub dw: u64,
+    #[doc = " [experts + 1]"]
+    pub offsets: u64,
+    #[doc = " elements from one row of dy to the next"]
+    pub dy_stride: i64,
+    #[doc = " of x"]
+    pub x_stride: i64,
+    #[doc = " of dw"]
+    pub dw_stride: i64,
+    #[doc = " rows of the gradient of one expert"]
+    pub m: i32,
+    #[doc = " columns"]
+    pub n: i32,
+    #[doc = " 0: dw = sum; 1: dw = dw + sum, rounded once"]
+    pub accumulate: i32,
+    #[doc = " 1: dw is f32; 0: dw is bf16"]
+    pub dw_f32: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ExpertsWeightBwdParams"][::core::mem::size_of::<ExpertsWeightBwdParams>() - 72usize];
+    ["Alignment of ExpertsWeightBwdParams"][::core::mem::align_of::<ExpertsWeightBwdParams>() - 8usize];
+    ["Offset of field: ExpertsWeightBwdParams::dy"][::core::mem::offset_of!(ExpertsWeightBwdParams, dy) - 0usize];
+    ["Offset of field: ExpertsWeightBwdParams::x"][::core::mem::offset_of!(ExpertsWeightBwdParams, x) - 8usize];
+    ["Offset of field: ExpertsWeightBwdParams::dw"][::core::mem::offset_of!(ExpertsWeightBwdParams, dw) - 16usize];
+    ["Offset of field: ExpertsWeightBwdParams::offsets"]
+        [::core::mem::offset_of!(ExpertsWeightBwdParams, offsets) - 24usize];
+    ["Offset of field: ExpertsWeightBwdParams::dy_stride"]
+        [::core::mem::offset_of!(ExpertsWeightBwdParams, dy_stride) - 32usize];
+    ["Offset of field: ExpertsWeightBwdParams::x_stride"]
+        [::core::mem::offset_of!(ExpertsWeightBwdParams, x_stride) - 40usize];
+    ["Offset of field: ExpertsWeightBwdParams::dw_stride"]
+        [::core::mem::offset_of!(ExpertsWeightBwdParams, dw_stride) - 48usize];
+    ["Offset of field: ExpertsWeightBwdParams::m"][::core::mem::offset_of!(ExpertsWeightBwdParams, m) - 56usize];
+    ["Offset of field: ExpertsWeightBwdParams::n"][::core::mem::offset_of!(ExpertsWeightBwdParams, n) - 60usize];
+    ["Offset of field: ExpertsWeightBwdParams::accumulate"]
+        [::core::mem::offset_of!(ExpertsWeightBwdParams, accumulate) - 64usize];
+    ["Offset of field: ExpertsWeightBwdParams::dw_f32"]
+        [::core::mem::offset_of!(ExpertsWeightBwdParams, dw_f32) - 68usize];
+};
+#[doc = " c_mn (+)= alpha sum_k a_mk b_nk for operands of any strides"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct GemmParams {
+    #[doc = " bf16: element (m, k) lies at m a_m + k a_k"]
+    pub a: u64,
+    #[doc = " bf16: element (n, k) lies at n b_n + k b_k"]
+    pub b: u64,
+    #[doc = " [m, n] bf16 or f32 (the kernel's suffix), overwritten or added to, see accumulate"]
+    pub c: u64,
+    #[doc = " elements from one m to the next; a_m or a_k is 1"]
+    pub a_m: i64,
+    #[doc = " elements from one k to the next"]
+    pub a_k: i64,
+    #[doc = " elements from one n to the next; b_n or b_k is 1"]
+    pub b_n: i64,
+    #[doc = " elements from one k to the next"]
+    pub b_k: i64,
+    #[doc = " elements from one row of c to the next"]
+    pub c_stride: i64,
+    #[doc = " rows of c, may be 0"]
+    pub m: i64,
+    #[doc = " columns of c, may be 0"]
     pub n: i64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of GradSquaresParams"][::core::mem::size_of::<GradSquaresParams>() - 24usize];
-    ["Alignment of GradSquaresParams"][::core::mem::align_of::<GradSquaresParams>() - 8usize];
-    ["Offset of field: GradSquaresParams::gradients"][::core::mem::offset_of!(GradSquaresParams, gradients) - 0usize];
-    ["Offset of field: GradSquaresParams::partial"][::core::mem::offset_of!(GradSquaresParams, partial) - 8usize];
-    ["Offset of field: GradSquaresParams::n"][::core::mem::offset_of!(GradSquaresParams, n) - 16usize];
-};
-#[doc = " Norm, clipping, schedule and counters of a step, see csrc/optim/step_control.cu"]
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq)]
-pub struct StepControlParams {
-    #[doc = " [blocks] f64: sums of squares"]
-    pub partial: u64,
-    #[doc = " [slots] f64, updated"]
-    pub state: u64,
-    #[doc = " [1] f64: loss tokens of the step; absent without per-token loss"]
-    pub tokens: u64,
-    #[doc = " may be 0"]
-    pub blocks: i64,
-    #[doc = " of the schedule"]
-    pub warmup_samples: u64,
-    #[doc = " above warmup_samples"]
-    pub decay_samples: u64,
-    #[doc = " of the last phase of a warm-up-stable-decay schedule"]
-    pub wsd_samples: u64,
-    #[doc = " learning rate at the start of the warm-up"]
-    pub init_lr: f64,
-    pub max_lr: f64,
-    pub min_lr: f64,
-    pub start_weight_decay: f64,
-    pub end_weight_decay: f64,
-    #[doc = " largest norm; 0 turns clipping off"]
-    pub clip: f64,
-    #[doc = " Adam's decay rates"]
-    pub beta1: f64,
-    pub beta2: f64,
-    #[doc = " shape: 0 constant, 1 linear, 2 cosine, 3 inverse square root, 4 warm-up-stable-decay"]
-    pub decay: i32,
-    #[doc = " shape of the last phase: 0 linear, 1 cosine, 2 exponential, 3 minus square root"]
-    pub wsd_style: i32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of StepControlParams"][::core::mem::size_of::<StepControlParams>() - 128usize];
-    ["Alignment of StepControlParams"][::core::mem::align_of::<StepControlParams>() - 8usize];
-    ["Offset of field: StepControlParams::partial"][::core::mem::offset_of!(StepControlParams, partial) - 0usize];
-    ["Offset of field: StepControlParams::state"][::core::mem::offset_of!(StepControlParams, state) - 8usize];
-    ["Offset of field: StepControlParams::tokens"][::core::mem::offset_of!(StepControlParams, tokens) - 16usize];
-    ["Offset of field: StepControlParams::blocks"][::core::mem::offset_of!(StepControlParams, blocks) - 24usize];
-    ["Offset of field: StepControlParams::warmup_samples"]
-        [::core::mem::offset_of!(StepControlParams, warmup_samples) - 32usize];
-    ["Offset of field: StepControlParams::decay_samples"]
-        [::core::mem::offset_of!(StepControlParams, decay_samples) - 40usize];
-    ["Offset of field: StepControlParams::wsd_samples"]
-        [::core::mem::offset_of!(StepControlParams, wsd_samples) - 48usize];
-    ["Offset of field: StepControlParams::init_lr"][::core::mem::offset_of!(StepControlParams, init_lr) - 56usize];
-    ["Offset of field: StepControlParams::max_lr"][::core::mem::offset_of!(StepControlParams, max_lr) - 64usize];
-    ["Offset of field: StepControlParams::min_lr"][::core::mem::offset_of!(StepControlParams, min_lr) - 72usize];
-    ["Offset of field: StepControlParams::start_weight_decay"]
-        [::core::mem::offset_of!(StepControlParams, start_weight_decay) - 80usize];
-    ["Offset of field: StepControlParams::end_weight_decay"]
-        [::core::mem::offset_of!(StepControlParams, end_weight_decay) - 88usize];
-    ["Offset of field: StepControlParams::clip"][::core::mem::offset_of!(StepControlParams, clip) - 96usize];
-    ["Offset of field: StepControlParams::beta1"][::core::mem::offset_of!(StepControlParams, beta1) - 104usize];
-    ["Offset of field: StepControlParams::beta2"][::core::mem::offset_of!(StepControlParams, beta2) - 112usize];
-    ["Offset of field: StepControlParams::decay"][::core::mem::offset_of!(StepControlParams, decay) - 120usize];
-    ["Offset of field: StepControlParams::wsd_style"][::core::mem::offset_of!(StepControlParams, wsd_style) - 124usize];
-};
-#[doc = " One step of AdamW on one parameter"]
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq)]
-pub struct AdamWParams {
-    #[doc = " [n] grad"]
-    pub gradient: u64,
-    #[doc = " [n] f32, updated"]
-    pub master: u64,
-    #[doc = " [n] bf16, overwritten: the rounded master; absent where the master is the weight"]
-    pub param: u64,
-    #[doc = " [n] f32, updated: first moment"]
-    pub m: u64,
-    #[doc = " [n] f32, updated: second moment"]
-    pub v: u64,
-    #[doc = " [slots] f64: what the step control decided"]
-    pub state: u64,
-    #[doc = " elements, may be 0"]
-    pub n: i64,
-    #[doc = " decay rates"]
-    pub beta1: f32,
-    pub beta2: f32,
-    #[doc = " 1 - beta1, rounded once"]
-    pub rest1: f32,
-    #[doc = " 1 - beta2"]
-    pub rest2: f32,
-    #[doc = " added to the root of the second moment"]
-    pub eps: f32,
-    #[doc = " 1: weight decay applies"]
-    pub decay: i32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of AdamWParams"][::core::mem::size_of::<AdamWParams>() - 80usize];
-    ["Alignment of AdamWParams"][::core::mem::align_of::<AdamWParams>() - 8usize];
-    ["Offset of field: AdamWParams::gradient"][::core::mem::offset_of!(AdamWParams, gradient) - 0usize];
-    ["Offset of field: AdamWParams::master"][::core::mem::offset_of!(AdamWParams, master) - 8usize];
-    ["Offset of field: AdamWParams::param"][::core::mem::offset_of!(AdamWParams, param) - 16usize];
-    ["Offset of field: AdamWParams::m"][::core::mem::offset_of!(AdamWParams, m) - 24usize];
-    ["Offset of field: AdamWParams::v"][::core::mem::offset_of!(AdamWParams, v) - 32usize];
-    ["Offset of field: AdamWParams::state"][::core::mem::offset_of!(AdamWParams, state) - 40usize];
-    ["Offset of field: AdamWParams::n"][::core::mem::offset_of!(AdamWParams, n) - 48usize];
-    ["Offset of field: AdamWParams::beta1"][::core::mem::offset_of!(AdamWParams, beta1) - 56usize];
-    ["Offset of field: AdamWParams::beta2"][::core::mem::offset_of!(AdamWParams, beta2) - 60usize];
-    ["Offset of field: AdamWParams::rest1"][::core::mem::offset_of!(AdamWParams, rest1) - 64usize];
-    ["Offset of field: AdamWParams::rest2"][::core::mem::offset_of!(AdamWParams, rest2) - 68usize];
-    ["Offset of field: AdamWParams::eps"][::core::mem::offset_of!(AdamWParams, eps) - 72usize];
-    ["Offset of field: AdamWParams::decay"][::core::mem::offset_of!(AdamWParams, decay) - 76usize];
-};
-#[doc = " b_e += rate sign(mean(c) - c_e);  last = c;  c = 0"]
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq)]
-pub struct ExpertBiasUpdateParams {
-    #[doc = " [e] i32, updated: tokens per expert of this step, then 0"]
-    pub counts: u64,
-    #[doc = " [e] f32, updated"]
-    pub bias: u64,
-    #[doc = " [e] i32, overwritten: the counts"]
-    pub last: u64,
-    #[doc = " size of a move"]
-    pub rate: f32,
-    #[doc = " experts, at least 1"]
-    pub e: i32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of ExpertBiasUpdateParams"][::core::mem::size_of::<ExpertBiasUpdateParams>() - 32usize];
-    ["Alignment of ExpertBiasUpdateParams"][::core::mem::align_of::<ExpertBiasUpdateParams>() - 8usize];
-    ["Offset of field: ExpertBiasUpdateParams::counts"]
-        [::core::mem::offset_of!(ExpertBiasUpdateParams, counts) - 0usize];
-    ["Offset of field: ExpertBiasUpdateParams::bias"][::core::mem::offset_of!(ExpertBiasUpdateParams, bias) - 8usize];
-    ["Offset of field: ExpertBiasUpdateParams::last"][::core::mem::offset_of!(ExpertBiasUpdateParams, last) - 16usize];
-    ["Offset of field: ExpertBiasUpdateParams::rate"][::core::mem::offset_of!(ExpertBiasUpdateParams, rate) - 24usize];
-    ["Offset of field: ExpertBiasUpdateParams::e"][::core::mem::offset_of!(ExpertBiasUpdateParams, e) - 28usize];
     #[doc = " inner length, may be 0"]
     pub k: i64,
     #[doc = " factor of the product"]
@@ -2080,4 +1937,158 @@ const _: () = {
     ["Offset of field: LossMetricParams::tokens"][::core::mem::offset_of!(LossMetricParams, tokens) - 24usize];
     ["Offset of field: LossMetricParams::metric"][::core::mem::offset_of!(LossMetricParams, metric) - 32usize];
     ["Offset of field: LossMetricParams::t"][::core::mem::offset_of!(LossMetricParams, t) - 40usize];
+};
+#[doc = " partial_i = sum of the squares of 16384 elements"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct GradSquaresParams {
+    #[doc = " [n] grad"]
+    pub gradients: u64,
+    #[doc = " [ceil(n / 16384)] f64, overwritten"]
+    pub partial: u64,
+    #[doc = " elements, may be 0"]
+    pub n: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of GradSquaresParams"][::core::mem::size_of::<GradSquaresParams>() - 24usize];
+    ["Alignment of GradSquaresParams"][::core::mem::align_of::<GradSquaresParams>() - 8usize];
+    ["Offset of field: GradSquaresParams::gradients"][::core::mem::offset_of!(GradSquaresParams, gradients) - 0usize];
+    ["Offset of field: GradSquaresParams::partial"][::core::mem::offset_of!(GradSquaresParams, partial) - 8usize];
+    ["Offset of field: GradSquaresParams::n"][::core::mem::offset_of!(GradSquaresParams, n) - 16usize];
+};
+#[doc = " Norm, clipping, schedule and counters of a step, see csrc/optim/step_control.cu"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct StepControlParams {
+    #[doc = " [blocks] f64: sums of squares"]
+    pub partial: u64,
+    #[doc = " [slots] f64, updated"]
+    pub state: u64,
+    #[doc = " [1] f64: loss tokens of the step; absent without per-token loss"]
+    pub tokens: u64,
+    #[doc = " may be 0"]
+    pub blocks: i64,
+    #[doc = " of the schedule"]
+    pub warmup_samples: u64,
+    #[doc = " above warmup_samples"]
+    pub decay_samples: u64,
+    #[doc = " of the last phase of a warm-up-stable-decay schedule"]
+    pub wsd_samples: u64,
+    #[doc = " learning rate at the start of the warm-up"]
+    pub init_lr: f64,
+    pub max_lr: f64,
+    pub min_lr: f64,
+    pub start_weight_decay: f64,
+    pub end_weight_decay: f64,
+    #[doc = " largest norm; 0 turns clipping off"]
+    pub clip: f64,
+    #[doc = " Adam's decay rates"]
+    pub beta1: f64,
+    pub beta2: f64,
+    #[doc = " shape: 0 constant, 1 linear, 2 cosine, 3 inverse square root, 4 warm-up-stable-decay"]
+    pub decay: i32,
+    #[doc = " shape of the last phase: 0 linear, 1 cosine, 2 exponential, 3 minus square root"]
+    pub wsd_style: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of StepControlParams"][::core::mem::size_of::<StepControlParams>() - 128usize];
+    ["Alignment of StepControlParams"][::core::mem::align_of::<StepControlParams>() - 8usize];
+    ["Offset of field: StepControlParams::partial"][::core::mem::offset_of!(StepControlParams, partial) - 0usize];
+    ["Offset of field: StepControlParams::state"][::core::mem::offset_of!(StepControlParams, state) - 8usize];
+    ["Offset of field: StepControlParams::tokens"][::core::mem::offset_of!(StepControlParams, tokens) - 16usize];
+    ["Offset of field: StepControlParams::blocks"][::core::mem::offset_of!(StepControlParams, blocks) - 24usize];
+    ["Offset of field: StepControlParams::warmup_samples"]
+        [::core::mem::offset_of!(StepControlParams, warmup_samples) - 32usize];
+    ["Offset of field: StepControlParams::decay_samples"]
+        [::core::mem::offset_of!(StepControlParams, decay_samples) - 40usize];
+    ["Offset of field: StepControlParams::wsd_samples"]
+        [::core::mem::offset_of!(StepControlParams, wsd_samples) - 48usize];
+    ["Offset of field: StepControlParams::init_lr"][::core::mem::offset_of!(StepControlParams, init_lr) - 56usize];
+    ["Offset of field: StepControlParams::max_lr"][::core::mem::offset_of!(StepControlParams, max_lr) - 64usize];
+    ["Offset of field: StepControlParams::min_lr"][::core::mem::offset_of!(StepControlParams, min_lr) - 72usize];
+    ["Offset of field: StepControlParams::start_weight_decay"]
+        [::core::mem::offset_of!(StepControlParams, start_weight_decay) - 80usize];
+    ["Offset of field: StepControlParams::end_weight_decay"]
+        [::core::mem::offset_of!(StepControlParams, end_weight_decay) - 88usize];
+    ["Offset of field: StepControlParams::clip"][::core::mem::offset_of!(StepControlParams, clip) - 96usize];
+    ["Offset of field: StepControlParams::beta1"][::core::mem::offset_of!(StepControlParams, beta1) - 104usize];
+    ["Offset of field: StepControlParams::beta2"][::core::mem::offset_of!(StepControlParams, beta2) - 112usize];
+    ["Offset of field: StepControlParams::decay"][::core::mem::offset_of!(StepControlParams, decay) - 120usize];
+    ["Offset of field: StepControlParams::wsd_style"][::core::mem::offset_of!(StepControlParams, wsd_style) - 124usize];
+};
+#[doc = " One step of AdamW on one parameter"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct AdamWParams {
+    #[doc = " [n] grad"]
+    pub gradient: u64,
+    #[doc = " [n] f32, updated"]
+    pub master: u64,
+    #[doc = " [n] bf16, overwritten: the rounded master; absent where the master is the weight"]
+    pub param: u64,
+    #[doc = " [n] f32, updated: first moment"]
+    pub m: u64,
+    #[doc = " [n] f32, updated: second moment"]
+    pub v: u64,
+    #[doc = " [slots] f64: what the step control decided"]
+    pub state: u64,
+    #[doc = " elements, may be 0"]
+    pub n: i64,
+    #[doc = " decay rates"]
+    pub beta1: f32,
+    pub beta2: f32,
+    #[doc = " 1 - beta1, rounded once"]
+    pub rest1: f32,
+    #[doc = " 1 - beta2"]
+    pub rest2: f32,
+    #[doc = " added to the root of the second moment"]
+    pub eps: f32,
+    #[doc = " 1: weight decay applies"]
+    pub decay: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of AdamWParams"][::core::mem::size_of::<AdamWParams>() - 80usize];
+    ["Alignment of AdamWParams"][::core::mem::align_of::<AdamWParams>() - 8usize];
+    ["Offset of field: AdamWParams::gradient"][::core::mem::offset_of!(AdamWParams, gradient) - 0usize];
+    ["Offset of field: AdamWParams::master"][::core::mem::offset_of!(AdamWParams, master) - 8usize];
+    ["Offset of field: AdamWParams::param"][::core::mem::offset_of!(AdamWParams, param) - 16usize];
+    ["Offset of field: AdamWParams::m"][::core::mem::offset_of!(AdamWParams, m) - 24usize];
+    ["Offset of field: AdamWParams::v"][::core::mem::offset_of!(AdamWParams, v) - 32usize];
+    ["Offset of field: AdamWParams::state"][::core::mem::offset_of!(AdamWParams, state) - 40usize];
+    ["Offset of field: AdamWParams::n"][::core::mem::offset_of!(AdamWParams, n) - 48usize];
+    ["Offset of field: AdamWParams::beta1"][::core::mem::offset_of!(AdamWParams, beta1) - 56usize];
+    ["Offset of field: AdamWParams::beta2"][::core::mem::offset_of!(AdamWParams, beta2) - 60usize];
+    ["Offset of field: AdamWParams::rest1"][::core::mem::offset_of!(AdamWParams, rest1) - 64usize];
+    ["Offset of field: AdamWParams::rest2"][::core::mem::offset_of!(AdamWParams, rest2) - 68usize];
+    ["Offset of field: AdamWParams::eps"][::core::mem::offset_of!(AdamWParams, eps) - 72usize];
+    ["Offset of field: AdamWParams::decay"][::core::mem::offset_of!(AdamWParams, decay) - 76usize];
+};
+#[doc = " b_e += rate sign(mean(c) - c_e);  last = c;  c = 0"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct ExpertBiasUpdateParams {
+    #[doc = " [e] i32, updated: tokens per expert of this step, then 0"]
+    pub counts: u64,
+    #[doc = " [e] f32, updated"]
+    pub bias: u64,
+    #[doc = " [e] i32, overwritten: the counts"]
+    pub last: u64,
+    #[doc = " size of a move"]
+    pub rate: f32,
+    #[doc = " experts, at least 1"]
+    pub e: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ExpertBiasUpdateParams"][::core::mem::size_of::<ExpertBiasUpdateParams>() - 32usize];
+    ["Alignment of ExpertBiasUpdateParams"][::core::mem::align_of::<ExpertBiasUpdateParams>() - 8usize];
+    ["Offset of field: ExpertBiasUpdateParams::counts"]
+        [::core::mem::offset_of!(ExpertBiasUpdateParams, counts) - 0usize];
+    ["Offset of field: ExpertBiasUpdateParams::bias"][::core::mem::offset_of!(ExpertBiasUpdateParams, bias) - 8usize];
+    ["Offset of field: ExpertBiasUpdateParams::last"][::core::mem::offset_of!(ExpertBiasUpdateParams, last) - 16usize];
+    ["Offset of field: ExpertBiasUpdateParams::rate"][::core::mem::offset_of!(ExpertBiasUpdateParams, rate) - 24usize];
+    ["Offset of field: ExpertBiasUpdateParams::e"][::core::mem::offset_of!(ExpertBiasUpdateParams, e) - 28usize];
 };
