@@ -1219,6 +1219,312 @@ const _: () = {
     ["Offset of field: CombineParams::k"][::core::mem::offset_of!(CombineParams, k) - 88usize];
     ["Offset of field: CombineParams::h"][::core::mem::offset_of!(CombineParams, h) - 92usize];
 };
+#[doc = " c (+)= a b over k; which of the operands is transposed is the kernel's, see csrc/moe/router_product.cu"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct RouterProductParams {
+    #[doc = " see the kernel"]
+    pub a: u64,
+    pub b: u64,
+    #[doc = " [m, n], overwritten or added to, see accumulate"]
+    pub c: u64,
+    #[doc = " elements from one row of a to the next"]
+    pub a_stride: i64,
+    #[doc = " of b"]
+    pub b_stride: i64,
+    #[doc = " of c"]
+    pub c_stride: i64,
+    #[doc = " rows of c, may be 0"]
+    pub m: i64,
+    #[doc = " columns of c, may be 0"]
+    pub n: i64,
+    #[doc = " terms of a sum, may be 0"]
+    pub k: i64,
+    #[doc = " 0: c = product; 1: c += product"]
+    pub accumulate: i32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of RouterProductParams"][::core::mem::size_of::<RouterProductParams>() - 80usize];
+    ["Alignment of RouterProductParams"][::core::mem::align_of::<RouterProductParams>() - 8usize];
+    ["Offset of field: RouterProductParams::a"][::core::mem::offset_of!(RouterProductParams, a) - 0usize];
+    ["Offset of field: RouterProductParams::b"][::core::mem::offset_of!(RouterProductParams, b) - 8usize];
+    ["Offset of field: RouterProductParams::c"][::core::mem::offset_of!(RouterProductParams, c) - 16usize];
+    ["Offset of field: RouterProductParams::a_stride"]
+        [::core::mem::offset_of!(RouterProductParams, a_stride) - 24usize];
+    ["Offset of field: RouterProductParams::b_stride"]
+        [::core::mem::offset_of!(RouterProductParams, b_stride) - 32usize];
+    ["Offset of field: RouterProductParams::c_stride"]
+        [::core::mem::offset_of!(RouterProductParams, c_stride) - 40usize];
+    ["Offset of field: RouterProductParams::m"][::core::mem::offset_of!(RouterProductParams, m) - 48usize];
+    ["Offset of field: RouterProductParams::n"][::core::mem::offset_of!(RouterProductParams, n) - 56usize];
+    ["Offset of field: RouterProductParams::k"][::core::mem::offset_of!(RouterProductParams, k) - 64usize];
+    ["Offset of field: RouterProductParams::accumulate"]
+        [::core::mem::offset_of!(RouterProductParams, accumulate) - 72usize];
+    ["Offset of field: RouterProductParams::reserved"]
+        [::core::mem::offset_of!(RouterProductParams, reserved) - 76usize];
+};
+#[doc = " logits_te = standard normal number t e_count + e of the stream"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct RouterNoiseParams {
+    #[doc = " [2] i32: the seed's low and high half"]
+    pub counter: u64,
+    #[doc = " [t, e] f32, overwritten"]
+    pub logits: u64,
+    #[doc = " Philox stream"]
+    pub stream: u64,
+    #[doc = " elements from one row of logits to the next"]
+    pub logits_stride: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+    #[doc = " experts, at least 1"]
+    pub e: i32,
+    #[doc = " no meaning; 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of RouterNoiseParams"][::core::mem::size_of::<RouterNoiseParams>() - 48usize];
+    ["Alignment of RouterNoiseParams"][::core::mem::align_of::<RouterNoiseParams>() - 8usize];
+    ["Offset of field: RouterNoiseParams::counter"][::core::mem::offset_of!(RouterNoiseParams, counter) - 0usize];
+    ["Offset of field: RouterNoiseParams::logits"][::core::mem::offset_of!(RouterNoiseParams, logits) - 8usize];
+    ["Offset of field: RouterNoiseParams::stream"][::core::mem::offset_of!(RouterNoiseParams, stream) - 16usize];
+    ["Offset of field: RouterNoiseParams::logits_stride"]
+        [::core::mem::offset_of!(RouterNoiseParams, logits_stride) - 24usize];
+    ["Offset of field: RouterNoiseParams::t"][::core::mem::offset_of!(RouterNoiseParams, t) - 32usize];
+    ["Offset of field: RouterNoiseParams::e"][::core::mem::offset_of!(RouterNoiseParams, e) - 40usize];
+    ["Offset of field: RouterNoiseParams::reserved"][::core::mem::offset_of!(RouterNoiseParams, reserved) - 44usize];
+};
+#[doc = " The k experts of every token and their weights"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct RouteParams {
+    #[doc = " [t, e] f32"]
+    pub logits: u64,
+    #[doc = " [e] f32: added to the scores for the selection"]
+    pub bias: u64,
+    #[doc = " [t, k] i32: experts to take instead of the best; may be absent"]
+    pub forced: u64,
+    #[doc = " [t, k] i32, overwritten: experts, best first"]
+    pub idx: u64,
+    #[doc = " [t, k] f32, overwritten"]
+    pub weight: u64,
+    #[doc = " [t, k] i32, overwritten: best experts without the bias; may be absent"]
+    pub plain: u64,
+    #[doc = " [t] f32, overwritten: sum of a token's scores + 1e-20; absent when plain is"]
+    pub total: u64,
+    #[doc = " elements from one row of logits to the next"]
+    pub logits_stride: i64,
+    #[doc = " of forced"]
+    pub forced_stride: i64,
+    #[doc = " of idx"]
+    pub idx_stride: i64,
+    #[doc = " of weight"]
+    pub weight_stride: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+    #[doc = " experts, 1 to 1024"]
+    pub e: i32,
+    #[doc = " experts per token, 1 to e"]
+    pub k: i32,
+    #[doc = " factor on the weights"]
+    pub scale: f32,
+    #[doc = " 1: divide by the sum of the selected scores"]
+    pub normalize: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of RouteParams"][::core::mem::size_of::<RouteParams>() - 112usize];
+    ["Alignment of RouteParams"][::core::mem::align_of::<RouteParams>() - 8usize];
+    ["Offset of field: RouteParams::logits"][::core::mem::offset_of!(RouteParams, logits) - 0usize];
+    ["Offset of field: RouteParams::bias"][::core::mem::offset_of!(RouteParams, bias) - 8usize];
+    ["Offset of field: RouteParams::forced"][::core::mem::offset_of!(RouteParams, forced) - 16usize];
+    ["Offset of field: RouteParams::idx"][::core::mem::offset_of!(RouteParams, idx) - 24usize];
+    ["Offset of field: RouteParams::weight"][::core::mem::offset_of!(RouteParams, weight) - 32usize];
+    ["Offset of field: RouteParams::plain"][::core::mem::offset_of!(RouteParams, plain) - 40usize];
+    ["Offset of field: RouteParams::total"][::core::mem::offset_of!(RouteParams, total) - 48usize];
+    ["Offset of field: RouteParams::logits_stride"][::core::mem::offset_of!(RouteParams, logits_stride) - 56usize];
+    ["Offset of field: RouteParams::forced_stride"][::core::mem::offset_of!(RouteParams, forced_stride) - 64usize];
+    ["Offset of field: RouteParams::idx_stride"][::core::mem::offset_of!(RouteParams, idx_stride) - 72usize];
+    ["Offset of field: RouteParams::weight_stride"][::core::mem::offset_of!(RouteParams, weight_stride) - 80usize];
+    ["Offset of field: RouteParams::t"][::core::mem::offset_of!(RouteParams, t) - 88usize];
+    ["Offset of field: RouteParams::e"][::core::mem::offset_of!(RouteParams, e) - 96usize];
+    ["Offset of field: RouteParams::k"][::core::mem::offset_of!(RouteParams, k) - 100usize];
+    ["Offset of field: RouteParams::scale"][::core::mem::offset_of!(RouteParams, scale) - 104usize];
+    ["Offset of field: RouteParams::normalize"][::core::mem::offset_of!(RouteParams, normalize) - 108usize];
+};
+#[doc = " Counts of the selection and sums of the auxiliary loss, see csrc/moe/router_stats.cu"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct RouterStatsParams {
+    #[doc = " [t, e] f32"]
+    pub logits: u64,
+    #[doc = " [t, k] i32"]
+    pub idx: u64,
+    #[doc = " [t, k] i32 of the selection without the bias; absent without auxiliary loss"]
+    pub plain: u64,
+    #[doc = " [t] f32: sums of scores; absent when plain is"]
+    pub total: u64,
+    #[doc = " [t] i32: 1 for padding; may be absent"]
+    pub padding: u64,
+    #[doc = " [rows chunks, e] f32, workspace; absent when plain is"]
+    pub part_q: u64,
+    #[doc = " [rows chunks, e] i32, workspace"]
+    pub part_count: u64,
+    #[doc = " [rows chunks, e] i32, workspace; absent when plain is"]
+    pub part_plain: u64,
+    #[doc = " [rows chunks] i32, workspace"]
+    pub part_tokens: u64,
+    #[doc = " [rows, e] i32, overwritten"]
+    pub row_counts: u64,
+    #[doc = " [e] i32, added to; may be absent"]
+    pub counts: u64,
+    #[doc = " [rows, e + 2] f32, overwritten; absent when plain is"]
+    pub stats: u64,
+    #[doc = " [1] f64, added to; absent when plain is"]
+    pub metric: u64,
+    #[doc = " of the auxiliary loss"]
+    pub coefficient: f64,
+    #[doc = " elements from one row of logits to the next"]
+    pub logits_stride: i64,
+    #[doc = " of idx"]
+    pub idx_stride: i64,
+    #[doc = " of row_counts"]
+    pub row_counts_stride: i64,
+    #[doc = " of stats"]
+    pub stats_stride: i64,
+    #[doc = " may be 0"]
+    pub rows: i64,
+    #[doc = " tokens of a row, at least 1"]
+    pub row_len: i64,
+    #[doc = " ceil(row_len / 64)"]
+    pub chunks: i64,
+    #[doc = " experts, 1 to 1024"]
+    pub e: i32,
+    #[doc = " experts per token, 1 to e"]
+    pub k: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of RouterStatsParams"][::core::mem::size_of::<RouterStatsParams>() - 176usize];
+    ["Alignment of RouterStatsParams"][::core::mem::align_of::<RouterStatsParams>() - 8usize];
+    ["Offset of field: RouterStatsParams::logits"][::core::mem::offset_of!(RouterStatsParams, logits) - 0usize];
+    ["Offset of field: RouterStatsParams::idx"][::core::mem::offset_of!(RouterStatsParams, idx) - 8usize];
+    ["Offset of field: RouterStatsParams::plain"][::core::mem::offset_of!(RouterStatsParams, plain) - 16usize];
+    ["Offset of field: RouterStatsParams::total"][::core::mem::offset_of!(RouterStatsParams, total) - 24usize];
+    ["Offset of field: RouterStatsParams::padding"][::core::mem::offset_of!(RouterStatsParams, padding) - 32usize];
+    ["Offset of field: RouterStatsParams::part_q"][::core::mem::offset_of!(RouterStatsParams, part_q) - 40usize];
+    ["Offset of field: RouterStatsParams::part_count"]
+        [::core::mem::offset_of!(RouterStatsParams, part_count) - 48usize];
+    ["Offset of field: RouterStatsParams::part_plain"]
+        [::core::mem::offset_of!(RouterStatsParams, part_plain) - 56usize];
+    ["Offset of field: RouterStatsParams::part_tokens"]
+        [::core::mem::offset_of!(RouterStatsParams, part_tokens) - 64usize];
+    ["Offset of field: RouterStatsParams::row_counts"]
+        [::core::mem::offset_of!(RouterStatsParams, row_counts) - 72usize];
+    ["Offset of field: RouterStatsParams::counts"][::core::mem::offset_of!(RouterStatsParams, counts) - 80usize];
+    ["Offset of field: RouterStatsParams::stats"][::core::mem::offset_of!(RouterStatsParams, stats) - 88usize];
+    ["Offset of field: RouterStatsParams::metric"][::core::mem::offset_of!(RouterStatsParams, metric) - 96usize];
+    ["Offset of field: RouterStatsParams::coefficient"]
+        [::core::mem::offset_of!(RouterStatsParams, coefficient) - 104usize];
+    ["Offset of field: RouterStatsParams::logits_stride"]
+        [::core::mem::offset_of!(RouterStatsParams, logits_stride) - 112usize];
+    ["Offset of field: RouterStatsParams::idx_stride"]
+        [::core::mem::offset_of!(RouterStatsParams, idx_stride) - 120usize];
+    ["Offset of field: RouterStatsParams::row_counts_stride"]
+        [::core::mem::offset_of!(RouterStatsParams, row_counts_stride) - 128usize];
+    ["Offset of field: RouterStatsParams::stats_stride"]
+        [::core::mem::offset_of!(RouterStatsParams, stats_stride) - 136usize];
+    ["Offset of field: RouterStatsParams::rows"][::core::mem::offset_of!(RouterStatsParams, rows) - 144usize];
+    ["Offset of field: RouterStatsParams::row_len"][::core::mem::offset_of!(RouterStatsParams, row_len) - 152usize];
+    ["Offset of field: RouterStatsParams::chunks"][::core::mem::offset_of!(RouterStatsParams, chunks) - 160usize];
+    ["Offset of field: RouterStatsParams::e"][::core::mem::offset_of!(RouterStatsParams, e) - 168usize];
+    ["Offset of field: RouterStatsParams::k"][::core::mem::offset_of!(RouterStatsParams, k) - 172usize];
+};
+#[doc = " Gradient of the router's logits"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct RouterBwdParams {
+    #[doc = " [t, e] f32"]
+    pub logits: u64,
+    #[doc = " [t, k] i32"]
+    pub idx: u64,
+    #[doc = " [t, k] f32"]
+    pub weight: u64,
+    #[doc = " [t, k] f32"]
+    pub dweight: u64,
+    #[doc = " [t] i32: 1 for padding; may be absent"]
+    pub padding: u64,
+    #[doc = " [rows, e + 2] f32 of the forward pass; absent without auxiliary loss"]
+    pub stats: u64,
+    #[doc = " [t, e] f32, overwritten"]
+    pub dlogits: u64,
+    #[doc = " elements from one row of logits to the next"]
+    pub logits_stride: i64,
+    #[doc = " of idx"]
+    pub idx_stride: i64,
+    #[doc = " of weight"]
+    pub weight_stride: i64,
+    #[doc = " of dweight"]
+    pub dweight_stride: i64,
+    #[doc = " of stats"]
+    pub stats_stride: i64,
+    #[doc = " of dlogits"]
+    pub dlogits_stride: i64,
+    #[doc = " rows of tokens"]
+    pub rows: i64,
+    #[doc = " tokens of a row, at least 1"]
+    pub row_len: i64,
+    #[doc = " tokens, may be 0"]
+    pub t: i64,
+    #[doc = " experts, 1 to 1024"]
+    pub e: i32,
+    #[doc = " experts per token, 1 to e"]
+    pub k: i32,
+    #[doc = " factor on the weights"]
+    pub scale: f32,
+    #[doc = " of the auxiliary loss, divided by the rows"]
+    pub coefficient: f32,
+    #[doc = " 1 / micro-batches; 0: the micro-batch's tokens without padding"]
+    pub share: f32,
+    #[doc = " 1: the weights were divided by the sum of the selected scores"]
+    pub normalize: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of RouterBwdParams"][::core::mem::size_of::<RouterBwdParams>() - 152usize];
+    ["Alignment of RouterBwdParams"][::core::mem::align_of::<RouterBwdParams>() - 8usize];
+    ["Offset of field: RouterBwdParams::logits"][::core::mem::offset_of!(RouterBwdParams, logits) - 0usize];
+    ["Offset of field: RouterBwdParams::idx"][::core::mem::offset_of!(RouterBwdParams, idx) - 8usize];
+    ["Offset of field: RouterBwdParams::weight"][::core::mem::offset_of!(RouterBwdParams, weight) - 16usize];
+    ["Offset of field: RouterBwdParams::dweight"][::core::mem::offset_of!(RouterBwdParams, dweight) - 24usize];
+    ["Offset of field: RouterBwdParams::padding"][::core::mem::offset_of!(RouterBwdParams, padding) - 32usize];
+    ["Offset of field: RouterBwdParams::stats"][::core::mem::offset_of!(RouterBwdParams, stats) - 40usize];
+    ["Offset of field: RouterBwdParams::dlogits"][::core::mem::offset_of!(RouterBwdParams, dlogits) - 48usize];
+    ["Offset of field: RouterBwdParams::logits_stride"]
+        [::core::mem::offset_of!(RouterBwdParams, logits_stride) - 56usize];
+    ["Offset of field: RouterBwdParams::idx_stride"][::core::mem::offset_of!(RouterBwdParams, idx_stride) - 64usize];
+    ["Offset of field: RouterBwdParams::weight_stride"]
+        [::core::mem::offset_of!(RouterBwdParams, weight_stride) - 72usize];
+    ["Offset of field: RouterBwdParams::dweight_stride"]
+        [::core::mem::offset_of!(RouterBwdParams, dweight_stride) - 80usize];
+    ["Offset of field: RouterBwdParams::stats_stride"]
+        [::core::mem::offset_of!(RouterBwdParams, stats_stride) - 88usize];
+    ["Offset of field: RouterBwdParams::dlogits_stride"]
+        [::core::mem::offset_of!(RouterBwdParams, dlogits_stride) - 96usize];
+    ["Offset of field: RouterBwdParams::rows"][::core::mem::offset_of!(RouterBwdParams, rows) - 104usize];
+    ["Offset of field: RouterBwdParams::row_len"][::core::mem::offset_of!(RouterBwdParams, row_len) - 112usize];
+    ["Offset of field: RouterBwdParams::t"][::core::mem::offset_of!(RouterBwdParams, t) - 120usize];
+    ["Offset of field: RouterBwdParams::e"][::core::mem::offset_of!(RouterBwdParams, e) - 128usize];
+    ["Offset of field: RouterBwdParams::k"][::core::mem::offset_of!(RouterBwdParams, k) - 132usize];
+    ["Offset of field: RouterBwdParams::scale"][::core::mem::offset_of!(RouterBwdParams, scale) - 136usize];
+    ["Offset of field: RouterBwdParams::coefficient"][::core::mem::offset_of!(RouterBwdParams, coefficient) - 140usize];
+    ["Offset of field: RouterBwdParams::share"][::core::mem::offset_of!(RouterBwdParams, share) - 144usize];
+    ["Offset of field: RouterBwdParams::normalize"][::core::mem::offset_of!(RouterBwdParams, normalize) - 148usize];
+};
 #[doc = " xs_s = x_t for the pair (t, j) in slot s"]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq)]
@@ -1631,4 +1937,158 @@ const _: () = {
     ["Offset of field: LossMetricParams::tokens"][::core::mem::offset_of!(LossMetricParams, tokens) - 24usize];
     ["Offset of field: LossMetricParams::metric"][::core::mem::offset_of!(LossMetricParams, metric) - 32usize];
     ["Offset of field: LossMetricParams::t"][::core::mem::offset_of!(LossMetricParams, t) - 40usize];
+};
+#[doc = " partial_i = sum of the squares of 16384 elements"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct GradSquaresParams {
+    #[doc = " [n] grad"]
+    pub gradients: u64,
+    #[doc = " [ceil(n / 16384)] f64, overwritten"]
+    pub partial: u64,
+    #[doc = " elements, may be 0"]
+    pub n: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of GradSquaresParams"][::core::mem::size_of::<GradSquaresParams>() - 24usize];
+    ["Alignment of GradSquaresParams"][::core::mem::align_of::<GradSquaresParams>() - 8usize];
+    ["Offset of field: GradSquaresParams::gradients"][::core::mem::offset_of!(GradSquaresParams, gradients) - 0usize];
+    ["Offset of field: GradSquaresParams::partial"][::core::mem::offset_of!(GradSquaresParams, partial) - 8usize];
+    ["Offset of field: GradSquaresParams::n"][::core::mem::offset_of!(GradSquaresParams, n) - 16usize];
+};
+#[doc = " Norm, clipping, schedule and counters of a step, see csrc/optim/step_control.cu"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct StepControlParams {
+    #[doc = " [blocks] f64: sums of squares"]
+    pub partial: u64,
+    #[doc = " [slots] f64, updated"]
+    pub state: u64,
+    #[doc = " [1] f64: loss tokens of the step; absent without per-token loss"]
+    pub tokens: u64,
+    #[doc = " may be 0"]
+    pub blocks: i64,
+    #[doc = " of the schedule"]
+    pub warmup_samples: u64,
+    #[doc = " above warmup_samples"]
+    pub decay_samples: u64,
+    #[doc = " of the last phase of a warm-up-stable-decay schedule"]
+    pub wsd_samples: u64,
+    #[doc = " learning rate at the start of the warm-up"]
+    pub init_lr: f64,
+    pub max_lr: f64,
+    pub min_lr: f64,
+    pub start_weight_decay: f64,
+    pub end_weight_decay: f64,
+    #[doc = " largest norm; 0 turns clipping off"]
+    pub clip: f64,
+    #[doc = " Adam's decay rates"]
+    pub beta1: f64,
+    pub beta2: f64,
+    #[doc = " shape: 0 constant, 1 linear, 2 cosine, 3 inverse square root, 4 warm-up-stable-decay"]
+    pub decay: i32,
+    #[doc = " shape of the last phase: 0 linear, 1 cosine, 2 exponential, 3 minus square root"]
+    pub wsd_style: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of StepControlParams"][::core::mem::size_of::<StepControlParams>() - 128usize];
+    ["Alignment of StepControlParams"][::core::mem::align_of::<StepControlParams>() - 8usize];
+    ["Offset of field: StepControlParams::partial"][::core::mem::offset_of!(StepControlParams, partial) - 0usize];
+    ["Offset of field: StepControlParams::state"][::core::mem::offset_of!(StepControlParams, state) - 8usize];
+    ["Offset of field: StepControlParams::tokens"][::core::mem::offset_of!(StepControlParams, tokens) - 16usize];
+    ["Offset of field: StepControlParams::blocks"][::core::mem::offset_of!(StepControlParams, blocks) - 24usize];
+    ["Offset of field: StepControlParams::warmup_samples"]
+        [::core::mem::offset_of!(StepControlParams, warmup_samples) - 32usize];
+    ["Offset of field: StepControlParams::decay_samples"]
+        [::core::mem::offset_of!(StepControlParams, decay_samples) - 40usize];
+    ["Offset of field: StepControlParams::wsd_samples"]
+        [::core::mem::offset_of!(StepControlParams, wsd_samples) - 48usize];
+    ["Offset of field: StepControlParams::init_lr"][::core::mem::offset_of!(StepControlParams, init_lr) - 56usize];
+    ["Offset of field: StepControlParams::max_lr"][::core::mem::offset_of!(StepControlParams, max_lr) - 64usize];
+    ["Offset of field: StepControlParams::min_lr"][::core::mem::offset_of!(StepControlParams, min_lr) - 72usize];
+    ["Offset of field: StepControlParams::start_weight_decay"]
+        [::core::mem::offset_of!(StepControlParams, start_weight_decay) - 80usize];
+    ["Offset of field: StepControlParams::end_weight_decay"]
+        [::core::mem::offset_of!(StepControlParams, end_weight_decay) - 88usize];
+    ["Offset of field: StepControlParams::clip"][::core::mem::offset_of!(StepControlParams, clip) - 96usize];
+    ["Offset of field: StepControlParams::beta1"][::core::mem::offset_of!(StepControlParams, beta1) - 104usize];
+    ["Offset of field: StepControlParams::beta2"][::core::mem::offset_of!(StepControlParams, beta2) - 112usize];
+    ["Offset of field: StepControlParams::decay"][::core::mem::offset_of!(StepControlParams, decay) - 120usize];
+    ["Offset of field: StepControlParams::wsd_style"][::core::mem::offset_of!(StepControlParams, wsd_style) - 124usize];
+};
+#[doc = " One step of AdamW on one parameter"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct AdamWParams {
+    #[doc = " [n] grad"]
+    pub gradient: u64,
+    #[doc = " [n] f32, updated"]
+    pub master: u64,
+    #[doc = " [n] bf16, overwritten: the rounded master; absent where the master is the weight"]
+    pub param: u64,
+    #[doc = " [n] f32, updated: first moment"]
+    pub m: u64,
+    #[doc = " [n] f32, updated: second moment"]
+    pub v: u64,
+    #[doc = " [slots] f64: what the step control decided"]
+    pub state: u64,
+    #[doc = " elements, may be 0"]
+    pub n: i64,
+    #[doc = " decay rates"]
+    pub beta1: f32,
+    pub beta2: f32,
+    #[doc = " 1 - beta1, rounded once"]
+    pub rest1: f32,
+    #[doc = " 1 - beta2"]
+    pub rest2: f32,
+    #[doc = " added to the root of the second moment"]
+    pub eps: f32,
+    #[doc = " 1: weight decay applies"]
+    pub decay: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of AdamWParams"][::core::mem::size_of::<AdamWParams>() - 80usize];
+    ["Alignment of AdamWParams"][::core::mem::align_of::<AdamWParams>() - 8usize];
+    ["Offset of field: AdamWParams::gradient"][::core::mem::offset_of!(AdamWParams, gradient) - 0usize];
+    ["Offset of field: AdamWParams::master"][::core::mem::offset_of!(AdamWParams, master) - 8usize];
+    ["Offset of field: AdamWParams::param"][::core::mem::offset_of!(AdamWParams, param) - 16usize];
+    ["Offset of field: AdamWParams::m"][::core::mem::offset_of!(AdamWParams, m) - 24usize];
+    ["Offset of field: AdamWParams::v"][::core::mem::offset_of!(AdamWParams, v) - 32usize];
+    ["Offset of field: AdamWParams::state"][::core::mem::offset_of!(AdamWParams, state) - 40usize];
+    ["Offset of field: AdamWParams::n"][::core::mem::offset_of!(AdamWParams, n) - 48usize];
+    ["Offset of field: AdamWParams::beta1"][::core::mem::offset_of!(AdamWParams, beta1) - 56usize];
+    ["Offset of field: AdamWParams::beta2"][::core::mem::offset_of!(AdamWParams, beta2) - 60usize];
+    ["Offset of field: AdamWParams::rest1"][::core::mem::offset_of!(AdamWParams, rest1) - 64usize];
+    ["Offset of field: AdamWParams::rest2"][::core::mem::offset_of!(AdamWParams, rest2) - 68usize];
+    ["Offset of field: AdamWParams::eps"][::core::mem::offset_of!(AdamWParams, eps) - 72usize];
+    ["Offset of field: AdamWParams::decay"][::core::mem::offset_of!(AdamWParams, decay) - 76usize];
+};
+#[doc = " b_e += rate sign(mean(c) - c_e);  last = c;  c = 0"]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq)]
+pub struct ExpertBiasUpdateParams {
+    #[doc = " [e] i32, updated: tokens per expert of this step, then 0"]
+    pub counts: u64,
+    #[doc = " [e] f32, updated"]
+    pub bias: u64,
+    #[doc = " [e] i32, overwritten: the counts"]
+    pub last: u64,
+    #[doc = " size of a move"]
+    pub rate: f32,
+    #[doc = " experts, at least 1"]
+    pub e: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ExpertBiasUpdateParams"][::core::mem::size_of::<ExpertBiasUpdateParams>() - 32usize];
+    ["Alignment of ExpertBiasUpdateParams"][::core::mem::align_of::<ExpertBiasUpdateParams>() - 8usize];
+    ["Offset of field: ExpertBiasUpdateParams::counts"]
+        [::core::mem::offset_of!(ExpertBiasUpdateParams, counts) - 0usize];
+    ["Offset of field: ExpertBiasUpdateParams::bias"][::core::mem::offset_of!(ExpertBiasUpdateParams, bias) - 8usize];
+    ["Offset of field: ExpertBiasUpdateParams::last"][::core::mem::offset_of!(ExpertBiasUpdateParams, last) - 16usize];
+    ["Offset of field: ExpertBiasUpdateParams::rate"][::core::mem::offset_of!(ExpertBiasUpdateParams, rate) - 24usize];
+    ["Offset of field: ExpertBiasUpdateParams::e"][::core::mem::offset_of!(ExpertBiasUpdateParams, e) - 28usize];
 };

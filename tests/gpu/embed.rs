@@ -1,6 +1,7 @@
 //! Document bounds, rolls, the token embedding.
 
 use super::compare::{Bound, Case, check, check_with_gaps, fresh};
+use super::reduce::gradient;
 use super::support::random::Random;
 use lightning_core::ops::{EmbeddingBwd, EmbeddingFwd, Roll, Segments};
 
@@ -49,11 +50,7 @@ fn embedding() {
         check_with_gaps(&what, if v > 1000 { &[0] } else { &[0, 8, 1] }, |u| {
             let ids = u.ints(1, t, &ids);
             let (table, y, dy) = (u.act(v, h, &table), u.out(t, h), u.act(t, h, &dy));
-            let dtable = match (bf16_gradient, accumulate) {
-                (false, _) => u.gradient(v, h, accumulate),
-                (true, false) => u.out(v, h),
-                (true, true) => u.act(v, h, &vec![0.25; v * h]),
-            };
+            let dtable = gradient(u, (v, h), bf16_gradient, accumulate);
             let ops = vec![EmbeddingFwd { ids, table, y }.into(), EmbeddingBwd { ids, dy, dtable, accumulate }.into()];
             // The CPU rounds a bf16 gradient after every token, the kernel once.
             let bound = if bf16_gradient { Bound::Gradient } else { Bound::Exact };

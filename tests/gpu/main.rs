@@ -18,5 +18,7 @@ mod mamba;
 mod model;
 mod moe;
 mod norm;
+mod optim;
 mod reduce;
+mod router;
 mod ssd;

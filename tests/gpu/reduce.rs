@@ -1,7 +1,9 @@
-//! Fills.
+//! Fills, and gradients of either type for the tests of other families.
 
 use super::compare::{Bound, Case, check_with_gaps};
+use super::support::unit::Unit;
 use lightning_core::ops::Fill;
+use lightning_core::tensor::Tensor;
 
 #[test]
 fn fill_sets_every_element_of_every_type() {
@@ -20,5 +22,14 @@ fn fill_sets_every_element_of_every_type() {
             let ops = [act, acc, ints, metric].map(|dst| Fill { dst, value }.into());
             Case { ops: ops.to_vec(), results }
         });
+    }
+}
+
+/// A weight gradient in f32, or in bf16, that is added to or overwritten.
+pub fn gradient(u: &mut Unit, (rows, cols): (usize, usize), bf16: bool, accumulate: bool) -> Tensor {
+    match (bf16, accumulate) {
+        (false, _) => u.gradient(rows, cols, accumulate),
+        (true, false) => u.out(rows, cols),
+        (true, true) => u.act(rows, cols, &(0..rows * cols).map(|i| (i % 5) as f64 - 2.0).collect::<Vec<_>>()),
     }
 }

@@ -11,7 +11,7 @@ use crate::failure::{Result, create_folder};
 use crate::process::{cargo, root, run, target_dir, text};
 use crate::setup_cuda;
 
-/// plant faults in kernels (RMSNorm, matrix products, a TMA and wgmma pipeline) and count those that are found
+/// plant faults in kernels (of the families below and of a TMA and wgmma pipeline) and count those that are found
 #[derive(FromArgs)]
 #[argh(subcommand, name = "sim-mutants")]
 pub struct SimMutants {
@@ -21,7 +21,8 @@ pub struct SimMutants {
     /// number of mutants (default 20)
     #[argh(option, default = "20")]
     count: u64,
-    /// draw from this module alone: norm/rms_norm, gemm/gemm, gemm/gemm_plain, pipeline
+    /// draw from this module alone: norm/rms_norm, gemm/gemm, gemm/gemm_plain, moe/experts, attention/attention_fwd,
+    /// attention/attention_bwd, loss/linear_cross_entropy, pipeline
     #[argh(option)]
     family: Option<String>,
     /// run every mutant whose line in the list contains this, in place of a sample

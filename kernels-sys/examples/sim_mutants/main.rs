@@ -32,7 +32,15 @@ const LONGEST: Duration = Duration::from_secs(30);
 const INPUTS_SEED: u64 = 20;
 
 /// Modules of the product that faults are planted in; the pipeline comes after them.
-const MODULES: [&str; 3] = ["norm/rms_norm", "gemm/gemm", "gemm/gemm_plain"];
+const MODULES: [&str; 7] = [
+    "norm/rms_norm",
+    "gemm/gemm",
+    "gemm/gemm_plain",
+    "moe/experts",
+    "attention/attention_fwd",
+    "attention/attention_bwd",
+    "loss/linear_cross_entropy",
+];
 /// Name of the pipeline as a family.
 const PIPELINE: &str = "pipeline";
 

@@ -11,6 +11,7 @@ use super::pipeline;
 use super::virtual_gpu::gemm::{Form, Path, Product};
 use super::virtual_gpu::rms_norm::{BackwardCase, EPS, ForwardCase, Inputs, Odd, XOut, backward, forward};
 use super::virtual_gpu::{Bf16, Element, Random, Trouble, VirtualGpu};
+use super::virtual_gpu::{attention, experts, loss};
 
 /// Runs the launches for `kernel` with `ptx` in place of its module. Inputs depend on `inputs_seed` alone, the schedule
 /// on `schedule_seed`. The hash covers every output; an error says what was found instead. With `verify` a product of
@@ -53,6 +54,10 @@ pub fn run(kernel: &str, ptx: &str, inputs_seed: u64, schedule_seed: u64, verify
         "rms_norm_bwd_bf16" => backward_shapes::<Bf16>(&gpu, &mut random, &mut hasher),
         "rms_norm_bwd_f32" => backward_shapes::<f32>(&gpu, &mut random, &mut hasher),
         "sum_blocks_f32" => dw_shapes(&gpu, &mut random, &mut hasher),
+        name if name.starts_with("experts_") => experts_shapes(name, &gpu, &mut random, &mut hasher),
+        name if name.starts_with("attention_") => attention_shapes(&gpu, &mut random, &mut hasher),
+        "linear_cross_entropy_rows_bf16" => loss_shapes(&gpu, &mut random, &mut hasher),
+        "linear_cross_entropy_scale" | "linear_cross_entropy_metric" => metric_shapes(&gpu, &mut random, &mut hasher),
         other => return Err(format!("no launches are known for {other}")),
     };
     outcome.map(|()| hasher.finish()).map_err(|trouble| trouble.to_string())
@@ -196,6 +201,90 @@ fn dw_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) 
         gpu.launch("sum_blocks_f32", h.div_ceil(32) as u64, &params)?;
         dst.check_guards::<f32>("dst", 1, h, h)?;
         hash_elements(&dst.read::<f32>(0, h), hasher);
+    }
+    Ok(())
+}
+
+/// Experts with none, few and many slots, more of them than a warp has lanes; widths at the edges of tiles and packs,
+/// rows aligned and not.
+fn experts_shapes(
+    kernel: &str,
+    gpu: &VirtualGpu,
+    random: &mut Random,
+    hasher: &mut DefaultHasher,
+) -> Result<(), Trouble> {
+    let mut many = vec![1; 40];
+    (many[0], many[35]) = (0, 65);
+    let counts: [&[i32]; 3] = [&[0, 3, 0, 64, 65, 0], &[130], &many];
+    let sizes = [(64, 32, [0; 4]), (72, 40, [8, 0, 16, 8]), (65, 33, [1, 3, 5, 7]), (7, 130, [0; 4])];
+    for (i, (n, depth, pads)) in sizes.into_iter().enumerate() {
+        let routing = experts::Routing::new(gpu, counts[i % 3]);
+        let s = experts::Sizes { n, depth, pads };
+        match kernel {
+            "experts_gather_bf16" => hash_elements(&experts::gather(gpu, random, &routing, s)?, hasher),
+            "experts_activation_bwd_bf16" => {
+                // A lane of the warp takes several pieces.
+                let s = experts::Sizes { n: n + 256, ..s };
+                let (left, dweight) = experts::activation_bwd(gpu, random, &routing, s)?;
+                hash_elements(&left, hasher);
+                hash_elements(&dweight, hasher);
+            }
+            "experts_weight_bwd_bf16" if i % 2 == 0 => {
+                hash_elements(&experts::weight_bwd::<f32>(gpu, random, &routing, i == 0, s)?, hasher);
+            }
+            "experts_weight_bwd_bf16" => {
+                hash_elements(&experts::weight_bwd::<Bf16>(gpu, random, &routing, i == 1, s)?, hasher);
+            }
+            _ => {
+                let form = if kernel.contains("_nt_") { "nt" } else { "nn" };
+                let left = experts::product(gpu, random, &routing, (form, false, i % 2 == 0), s)?;
+                hash_elements(&left, hasher);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Forward and backward pass: tokens and documents at the edges of tiles, heads of one to eight steps of channels.
+fn attention_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) -> Result<(), Trouble> {
+    let case = |t, (heads, kv_heads), head_dim, documents, pads| attention::Case {
+        t,
+        heads,
+        kv_heads,
+        head_dim,
+        documents,
+        pads,
+    };
+    for case in [
+        case(1, (1, 1), 1, &[], [0; 4]),
+        case(65, (2, 1), 16, &[3, 33, 34], [0; 4]),
+        case(130, (1, 1), 40, &[64, 96], [8, 0, 16, 8]),
+        case(70, (4, 2), 19, &[1, 63, 68], [1, 3, 5, 7]),
+        case(33, (1, 1), 128, &[], [0; 4]),
+    ] {
+        let (left, sums) = case.run(gpu, random)?;
+        hash_elements(&left, hasher);
+        hash_elements(&sums, hasher);
+    }
+    Ok(())
+}
+
+/// Vocabularies of less than a block's threads and several times as many, in packs and not.
+fn loss_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) -> Result<(), Trouble> {
+    let sizes = [(6, 1, 0), (9, 37, 0), (9, 256, 0), (7, 2048 + 264, 8), (5, 2048 + 264, 3), (6, 1031, 1)];
+    for (i, size) in sizes.into_iter().enumerate() {
+        let left = loss::rows(gpu, random, size, i != 3)?;
+        hash_elements(&left.logits, hasher);
+        hash_elements(&left.ce, hasher);
+        left.hits.hash(hasher);
+    }
+    Ok(())
+}
+
+fn metric_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) -> Result<(), Trouble> {
+    for (i, sizes) in [(0, 0), (1, 300), (255, 0), (256, 256), (700, 513)].into_iter().enumerate() {
+        let (scale, tokens, metric) = loss::scale_and_metric(gpu, random, sizes, [0.0, 0.25][i % 2])?;
+        (scale.to_bits(), tokens, metric).hash(hasher);
     }
     Ok(())
 }

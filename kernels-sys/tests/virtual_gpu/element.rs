@@ -58,6 +58,42 @@ impl Element for Bf16 {
     }
 }
 
+impl Element for i32 {
+    const SUFFIX: &'static str = "i32";
+    const HALF_ULP: f64 = 0.0;
+
+    fn from_f32(v: f32) -> Self {
+        v as i32
+    }
+    fn to_f32(self) -> f32 {
+        self as f32
+    }
+    fn to_bytes(self) -> Vec<u8> {
+        self.to_le_bytes().to_vec()
+    }
+    fn from_bytes(bytes: &[u8]) -> Self {
+        Self::from_le_bytes(bytes.try_into().expect("4 bytes"))
+    }
+}
+
+impl Element for f64 {
+    const SUFFIX: &'static str = "f64";
+    const HALF_ULP: f64 = f64::EPSILON / 2.0;
+
+    fn from_f32(v: f32) -> Self {
+        v.into()
+    }
+    fn to_f32(self) -> f32 {
+        self as f32
+    }
+    fn to_bytes(self) -> Vec<u8> {
+        self.to_le_bytes().to_vec()
+    }
+    fn from_bytes(bytes: &[u8]) -> Self {
+        Self::from_le_bytes(bytes.try_into().expect("8 bytes"))
+    }
+}
+
 /// SplitMix64.
 pub struct Random(u64);
 

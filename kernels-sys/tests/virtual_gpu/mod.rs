@@ -2,9 +2,13 @@
 
 #![allow(dead_code, reason = "each test and example uses a part")]
 
+pub mod attention;
 mod element;
+pub mod experts;
 pub mod gemm;
+pub mod loss;
 pub mod rms_norm;
+mod rows;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,6 +17,7 @@ use std::sync::Arc;
 pub use element::{Bf16, Element, Random};
 use kernels_sys::{Arch, KernelParams};
 use ptx_sim::exec::{Fault, GlobalMemory, Launch, LaunchReport, LoadError, LoadedModule, Machine, Module, Settings};
+pub use rows::Rows;
 
 /// Why a launch is not as it should be.
 #[derive(Debug)]
@@ -97,15 +102,36 @@ impl VirtualGpu {
         cluster: u32,
         params: &P,
     ) -> Result<LaunchReport, Trouble> {
+        let grid = [u32::try_from(grid).expect("a grid of 32 bits"), 1, 1];
+        self.start(name, grid, (cluster > 1).then_some([cluster, 1, 1]), params)
+    }
+
+    /// As [`VirtualGpu::launch`], with a grid of up to three dimensions.
+    pub fn launch_grid<P: KernelParams>(
+        &self,
+        name: &str,
+        grid: [usize; 3],
+        params: &P,
+    ) -> Result<LaunchReport, Trouble> {
+        self.start(name, grid.map(|n| u32::try_from(n).expect("a grid of 32 bits")), None, params)
+    }
+
+    fn start<P: KernelParams>(
+        &self,
+        name: &str,
+        grid: [u32; 3],
+        cluster: Option<[u32; 3]>,
+        params: &P,
+    ) -> Result<LaunchReport, Trouble> {
         let kernel = kernels_sys::kernel(name, Arch::Sm90a).unwrap_or_else(|| panic!("no kernel {name}"));
         assert_eq!(kernel.params, P::NAME, "{name} takes another parameter block");
         let module = self.module(kernel.module);
         // SAFETY: a parameter block is plain data of this size without padding that is read as bytes here only.
         let bytes = unsafe { std::slice::from_raw_parts((params as *const P).cast::<u8>(), size_of::<P>()) };
         Ok(self.machine.launch(&Launch {
-            grid: [u32::try_from(grid).expect("a grid of 32 bits"), 1, 1],
+            grid,
             block: [kernel.block_threads, 1, 1],
-            cluster: (cluster > 1).then_some([cluster, 1, 1]),
+            cluster,
             dynamic_shared: kernel.dynamic_shared_bytes,
             params: bytes.to_vec(),
             ..Launch::new(&module, name)

@@ -23,6 +23,7 @@
 //! | param     | any   | act or acc | overwritten with the rounded master (or updated)              |
 //!
 //! Order: squares are summed in f64 over blocks of 16,384 elements, then blocks in order.
+//! Kernels: csrc/optim/step_control.cu, csrc/optim/adamw.cu
 
 use crate::cpu::simd::{LANES, fold, simd_fn};
 use crate::cpu::{Cpu, CpuKernel, Mat, MatMut};

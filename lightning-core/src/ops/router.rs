@@ -134,6 +134,10 @@ impl Operation for RouterFwd {
     fn cpu_scratch(&self) -> usize {
         product_scratch(self.x.dtype, self.logits.dtype).max(3 * self.w.rows)
     }
+    #[cfg(feature = "gpu")]
+    fn gpu_scratch(&self) -> usize {
+        crate::gpu::router_fwd_scratch(self)
+    }
 }
 
 simd_fn! {

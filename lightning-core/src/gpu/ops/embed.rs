@@ -4,6 +4,8 @@ use super::{GpuKernel, reduce, row_grid, sort};
 use crate::error::CoreError;
 use crate::gpu::Lowering;
 use crate::ops::{EmbeddingBwd, EmbeddingFwd, Roll, Segments};
+use crate::tensor::DType;
+use alloc::format;
 use kernels_sys::{EmbeddingBwdParams, EmbeddingFwdParams, RollParams, SegmentsParams};
 
 impl GpuKernel for Segments {
@@ -52,6 +54,12 @@ impl GpuKernel for EmbeddingFwd {
 
 impl GpuKernel for EmbeddingBwd {
     fn lower(&self, gpu: &mut Lowering<'_>) -> Result<(), CoreError> {
+        if self.dy.dtype != DType::BF16 {
+            return Err(CoreError::Device {
+                doing: "lowering `embedding_bwd`".into(),
+                reason: format!("there is no kernel for gradients of {}; use --device cpu", self.dy.dtype),
+            });
+        }
         if !self.accumulate {
             reduce::fill(gpu, self.dtable, 0.0)?;
         }

@@ -10,13 +10,16 @@ mod loss;
 mod mamba;
 mod moe;
 mod norm;
+mod optim;
 mod reduce;
+mod router;
 mod sort;
 mod ssd;
 
 pub(crate) use embed::embedding_bwd_scratch;
 pub(crate) use loss::linear_cross_entropy_scratch;
 pub(crate) use moe::dispatch_plan_scratch;
+pub(crate) use router::router_fwd_scratch;
 
 use super::Lowering;
 use crate::error::CoreError;
@@ -54,6 +57,11 @@ impl Op {
             Self::CombineFwd(op) => op.lower(gpu),
             Self::CombineBwd(op) => op.lower(gpu),
             Self::DispatchPlan(op) => op.lower(gpu),
+            Self::RouterFwd(op) => op.lower(gpu),
+            Self::RouterBwd(op) => op.lower(gpu),
+            Self::StepControl(op) => op.lower(gpu),
+            Self::AdamW(op) => op.lower(gpu),
+            Self::ExpertBiasUpdate(op) => op.lower(gpu),
             Self::AttentionFwd(op) => op.lower(gpu),
             Self::AttentionBwd(op) => op.lower(gpu),
             Self::LinearCrossEntropy(op) => op.lower(gpu),

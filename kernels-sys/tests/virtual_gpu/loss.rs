@@ -1,0 +1,87 @@
+//! Launches of the cross-entropy kernels.
+
+use kernels_sys::{LossMetricParams, LossRowsParams, LossScaleParams};
+
+use super::{Bf16, Element, Random, Rows, Trouble, VirtualGpu};
+
+/// What is left of rows of logits: gradients or logits, losses, hits.
+pub struct Left {
+    pub logits: Vec<Bf16>,
+    pub ce: Vec<f32>,
+    pub hits: Vec<i32>,
+}
+
+/// Labels in and outside of the vocabulary, masks of 0 and 1.
+fn labels(random: &mut Random, rows: usize, v: usize) -> (Vec<i32>, Vec<i32>) {
+    let label = (0..rows).map(|_| (random.bits() % (v as u64 + 2)) as i32 - 1).collect();
+    let mask = (0..rows).map(|_| i32::from(random.bits() % 3 != 0)).collect();
+    (label, mask)
+}
+
+/// Cross entropy of random logits in steps of a half, so that the largest are often equal.
+pub fn rows(
+    gpu: &VirtualGpu,
+    random: &mut Random,
+    (rows, v, pad): (usize, usize, usize),
+    with_gradient: bool,
+) -> Result<Left, Trouble> {
+    let values: Vec<Bf16> = (0..rows * v).map(|_| Bf16::from_f32((random.bits() % 17) as f32 / 2.0 - 4.0)).collect();
+    let logits = Rows::new::<Bf16>(gpu, rows, v, pad, &values);
+    let (label, mask) = labels(random, rows, v);
+    let (label, mask, scale) = (gpu.upload(&label), gpu.upload(&mask), gpu.upload(&[0.75f32]));
+    let ce = Rows::poisoned::<f32>(gpu, 1, rows, 0);
+    let hit = Rows::new::<i32>(gpu, 1, rows, 0, &vec![-7; rows]);
+    let params = LossRowsParams {
+        logits: logits.address,
+        label: label.address,
+        mask: mask.address,
+        scale: scale.address,
+        ce: ce.address,
+        hit: hit.address,
+        stride: logits.stride,
+        rows: rows as i64,
+        v: v as i32,
+        with_gradient: i32::from(with_gradient),
+    };
+    gpu.launch("linear_cross_entropy_rows_bf16", rows as u64, &params)?;
+    Ok(Left { logits: logits.get("logits")?, ce: ce.get("ce")?, hits: hit.get("hit")? })
+}
+
+/// Scale and number of tokens of a head, then its metrics after `t` tokens.
+pub fn scale_and_metric(
+    gpu: &VirtualGpu,
+    random: &mut Random,
+    (t, lm_t): (usize, usize),
+    share: f64,
+) -> Result<(f32, i32, Vec<u64>), Trouble> {
+    let mask = gpu.upload(&labels(random, t, 1).1);
+    let lm_mask = gpu.upload(&labels(random, lm_t, 1).1);
+    let tokens = Rows::new::<i32>(gpu, 1, 1, 0, &[-7]);
+    let scale = Rows::poisoned::<f32>(gpu, 1, 1, 0);
+    let params = LossScaleParams {
+        mask: mask.address,
+        lm_mask: lm_mask.address,
+        tokens: tokens.address,
+        scale: scale.address,
+        t: t as i64,
+        lm_t: lm_t as i64,
+        factor: 0.15,
+        share,
+    };
+    gpu.launch("linear_cross_entropy_scale", 1, &params)?;
+    let ce = gpu.upload(&random.elements::<f32>(t, 3.0, 1.0));
+    let hit: Vec<i32> = (0..t).map(|_| (random.bits() % 2) as i32).collect();
+    let hit = gpu.upload(&hit);
+    let metric = Rows::new::<f64>(gpu, 1, 4, 0, &[0.5, 2.0, 3.0, 4.0]);
+    let params = LossMetricParams {
+        ce: ce.address,
+        mask: mask.address,
+        hit: hit.address,
+        tokens: tokens.address,
+        metric: metric.address,
+        t: t as i64,
+    };
+    gpu.launch("linear_cross_entropy_metric", 1, &params)?;
+    let bits = metric.get::<f64>("metric")?.into_iter().map(f64::to_bits).collect();
+    Ok((scale.get::<f32>("scale")?[0], tokens.get::<i32>("tokens")?[0], bits))
+}
