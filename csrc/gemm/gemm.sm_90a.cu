@@ -125,40 +125,36 @@ __device__ __forceinline__ float* out_place(float* out, int row, int four) {
   return out + row * kOutCols + (four ^ ((row & 3) * 2 + (row & 1))) * 4;
 }
 
-// Writes W neighbours of a row of c.
-template <class C, int W>
-__device__ __forceinline__ void put(const GemmTmaParams& p, C* to, const float (&sums)[W], bool wide, int left) {
-  if (wide && left >= W) {
-    float v[W];
-    const Pack<C, W> before = p.accumulate ? load<C, W>(to) : Pack<C, W>{};
-#pragma unroll
-    for (int i = 0; i < W; ++i) v[i] = p.accumulate ? fmaf(p.alpha, sums[i], before[i]) : p.alpha * sums[i];
-    store<C, W>(to, Pack<C, W>::rounded(v));
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < W; ++i) {
-    if (i < left) to[i] = round_to<C>(p.accumulate ? fmaf(p.alpha, sums[i], to_f32(to[i])) : p.alpha * sums[i]);
-  }
-}
-
 // Sixteen rows and 32 columns of sums, from (row, col) of c on, by a warp.
 template <class C>
 __device__ __forceinline__ void put_rows(const GemmTmaParams& p, float* out, int row, int col, bool wide) {
   constexpr int kPack = kWide<C>, kAcross = kOutCols / kPack, kDown = kWarpSize / kAcross;
   const int lane = threadIdx.x % kWarpSize;
-  const int column = lane % kAcross * kPack;
+  const int column = lane % kAcross * kPack, left = p.n - col - column;
+  C* const first = static_cast<C*>(p.c) + (row + lane / kAcross) * p.c_stride + col + column;
 #pragma unroll
   for (int i = 0; i < kOutRows; i += kDown) {
     const int r = i + lane / kAcross;
-    float sums[kPack];
+    if (row + r >= p.m) continue;
+    C* const to = first + i * p.c_stride;
+    if (wide && left >= kPack) {
+      const Pack<C, kPack> before = p.accumulate ? load<C, kPack>(to) : Pack<C, kPack>{};
+      float v[kPack];
 #pragma unroll
-    for (int j = 0; j < kPack; j += 4) {
-      *reinterpret_cast<float4*>(sums + j) = *reinterpret_cast<const float4*>(out_place(out, r, (column + j) / 4));
-    }
-    if (row + r < p.m) {
-      C* const to = static_cast<C*>(p.c) + (row + r) * p.c_stride + col + column;
-      put<C, kPack>(p, to, sums, wide, p.n - col - column);
+      for (int j = 0; j < kPack; j += 4) {
+        const float4 four = *reinterpret_cast<const float4*>(out_place(out, r, (column + j) / 4));
+        v[j] = fmaf(p.alpha, four.x, before[j]);
+        v[j + 1] = fmaf(p.alpha, four.y, before[j + 1]);
+        v[j + 2] = fmaf(p.alpha, four.z, before[j + 2]);
+        v[j + 3] = fmaf(p.alpha, four.w, before[j + 3]);
+      }
+      store<C, kPack>(to, Pack<C, kPack>::rounded(v));
+    } else {
+#pragma unroll 1
+      for (int j = 0; j < min(kPack, left); ++j) {
+        const float sum = out_place(out, r, (column + j) / 4)[(column + j) % 4];
+        to[j] = round_to<C>(fmaf(p.alpha, sum, p.accumulate ? to_f32(to[j]) : 0.0f));
+      }
     }
   }
 }
