@@ -93,7 +93,7 @@ __device__ __forceinline__ void produce(Shared<N, Stages>& shared, const GemmTma
     const int row = (tile_row * blocks + rank) * kRows, col = tile_col * N;
 #pragma unroll 1
     for (int k = 0; k < p.k; k += kDepth) {
-      ptx::mbarrier_wait(ptx::shared_address(&shared.empty[ring.stage]), ring.parity ^ 1);
+      ptx::mbarrier_wait_block(ptx::shared_address(&shared.empty[ring.stage]), ring.parity ^ 1);
       const uint32_t full = ptx::shared_address(&shared.full[ring.stage]);
       ptx::mbarrier_arrive_expect(full, kABytes + shared.kBBytes);
       const uint32_t a = ptx::shared_address(shared.a[ring.stage]), b = ptx::shared_address(shared.b[ring.stage]);
@@ -191,12 +191,14 @@ __device__ __forceinline__ void consume(Shared<N, Stages>& shared, const GemmTma
   constexpr Major kA = F == Form::TN ? Major::MN : Major::K, kB = F == Form::NT ? Major::K : Major::MN;
   // 64 rows are 64 lines of a K-major a, one block of an MN-major one: 8192 bytes either way.
   static_assert(kABytes / 2 == kLineBlock, "the halves of a");
-  const int group = threadIdx.x / kGroupThreads - 1, warp = threadIdx.x % kGroupThreads / kWarpSize;
+  // By a shuffle, so that the compiler knows that a warp has one value, as descriptors must.
+  const int group = __shfl_sync(kAllLanes, threadIdx.x / kGroupThreads - 1, 0);
+  const int warp = threadIdx.x % kGroupThreads / kWarpSize;
   const int lane = threadIdx.x % kWarpSize;
   float* const out = shared.out[group * (kConsumerWarps / 2) + warp];
   // Tells the loading threads of the cluster that this warp has read a stage.
   auto release = [&](int stage) {
-    if (lane < blocks) ptx::mbarrier_arrive_at(ptx::shared_address(&shared.empty[stage]), lane);
+    if (lane < blocks) ptx::mbarrier_arrive_read_at(ptx::shared_address(&shared.empty[stage]), lane);
   };
 
   Tiles tiles(p, N, blocks);
@@ -207,7 +209,7 @@ __device__ __forceinline__ void consume(Shared<N, Stages>& shared, const GemmTma
     int before = 0;
 #pragma unroll 1
     for (int k = 0; k < p.k; k += kDepth) {
-      ptx::mbarrier_wait(ptx::shared_address(&shared.full[ring.stage]), ring.parity);
+      ptx::mbarrier_wait_block(ptx::shared_address(&shared.full[ring.stage]), ring.parity);
       const uint32_t a = ptx::shared_address(shared.a[ring.stage]) + group * kLineBlock;
       const uint32_t b = ptx::shared_address(shared.b[ring.stage]);
       ptx::wgmma_fence();
