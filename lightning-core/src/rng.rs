@@ -56,14 +56,21 @@ impl Philox {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// Standard normal number `index` of the stream, by the Box-Muller transform on the four words of one block.
-    pub fn normal_at(&self, index: u64) -> f64 {
-        let w = self.block(index / 2);
+    /// Standard normal numbers 2 `block` and 2 `block` + 1 of the stream, by the Box-Muller transform on the four words of
+    /// one block.
+    pub fn normal_pair(&self, block: u64) -> (f64, f64) {
+        let w = self.block(block);
         let u1 = (f64::from(w[0]) + 0.5 + f64::from(w[1]) / 4_294_967_296.0) / 4_294_967_296.0;
         let u2 = (f64::from(w[2]) + f64::from(w[3]) / 4_294_967_296.0) / 4_294_967_296.0;
         let radius = libm::sqrt(-2.0 * libm::log(u1));
         let angle = 2.0 * core::f64::consts::PI * u2;
-        radius * if index % 2 == 0 { libm::cos(angle) } else { libm::sin(angle) }
+        (radius * libm::cos(angle), radius * libm::sin(angle))
+    }
+
+    /// Standard normal number `index` of the stream.
+    pub fn normal_at(&self, index: u64) -> f64 {
+        let (even, odd) = self.normal_pair(index / 2);
+        if index % 2 == 0 { even } else { odd }
     }
 
     /// Uniform number `index` of the stream in [0, 1).

@@ -99,11 +99,11 @@ fn what_is_missing_fails_only_where_it_is_wanted() {
     assert!(String::from_utf8_lossy(&out.stdout).contains("cargo xtask sim"));
     // A library folder without a driver hides none that the system has.
     if checks(&doctor(&s, &["--json"]).output().unwrap(), "GPU driver")[0]["value"]["present"] == false {
-        let out = doctor(&s, &["--device", "gpu"]).output().unwrap();
+        let out = doctor(&s, &["--device", "cuda"]).output().unwrap();
         expect(&out, 7, &["GPU driver"]);
         assert!(String::from_utf8_lossy(&out.stdout).contains("install the NVIDIA driver"));
     }
-    expect(&doctor(&s, &["--device", "tpu"]).output().unwrap(), 2, &["any, cpu, gpu, sim"]);
+    expect(&doctor(&s, &["--device", "tpu"]).output().unwrap(), 2, &["auto, cpu, cuda, sim"]);
 }
 
 #[test]

@@ -313,3 +313,35 @@ fn full_disks_lose_nothing() {
     expect(&out, 3, &["later/", "is saved, resume from it"]);
     assert!(tracker(&s.path("later/checkpoints")).is_some_and(|step| step > 10));
 }
+
+#[test]
+fn a_full_file_system_leaves_the_last_good_checkpoint_and_more_room_goes_on() {
+    let s = Scratch::new("tmpfs");
+    let inside = |script: &str, args: &[String]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["-r", "-m", "bash", "-c", script, env!("CARGO_BIN_EXE_lightning-train")]).args(args);
+        command.current_dir(&s.0).env("LIGHTNING_CACHE", s.path("cache")).output()
+    };
+    fs::create_dir_all(s.path("disk")).unwrap();
+    let mount = "mount -t tmpfs -o size=900k tmpfs disk";
+    if !inside(mount, &[]).is_ok_and(|out| out.status.success()) {
+        // Mounting is not allowed here; the tests with limits on file sizes stand for it.
+        return;
+    }
+    // A checkpoint takes over 600 kB: one fits, a second one does not, until there is more room.
+    let script = format!(
+        "{mount} && cd disk && \"$0\" \"$@\"; echo \"first $?\"; cat run/checkpoints/latest_checkpointed_iteration.txt; \
+         ls run/checkpoints | wc -l; mount -o remount,size=30m . && \"$0\" \"$@\"; echo \"second $?\""
+    );
+    let mut args = small(&s, &["logger.dir=run", "checkpoint.save_interval=1", "validation.eval_interval=0"]);
+    args.push("train.train_iters=4".into());
+    let out = inside(&script, &args).unwrap();
+    let (said, wrote) = (String::from_utf8_lossy(&out.stderr), String::from_utf8_lossy(&out.stdout));
+    let words: Vec<&str> = wrote.split_whitespace().collect();
+    assert!(
+        said.contains("No space left on device") && said.contains("the last complete checkpoint is untouched"),
+        "{said}"
+    );
+    assert_eq!(words, ["first", "3", "1", "2", "second", "0"], "{wrote}{said}");
+    assert!(said.contains("resuming after step 1 ") && said.contains("done after step 4"), "{said}");
+}

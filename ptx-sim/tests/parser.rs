@@ -9,7 +9,11 @@ const HOPPER: &str = include_str!("ptx/hopper_gemm.ptx");
 
 fn survives(text: &str) {
     let copy = text.to_string();
-    if catch_unwind(move || drop(Module::load(&copy))).is_err() {
+    let read = move || {
+        let _ = Module::load(&copy);
+        let _ = mutate::sites(&copy);
+    };
+    if catch_unwind(read).is_err() {
         panic!("the loader panics on:\n{}", text.chars().take(2000).collect::<String>());
     }
 }
@@ -113,6 +117,23 @@ fn errors_name_line_and_cause() {
     }
     let recursive = ".version 9.0\n.target sm_90a\n.func f() { call f; ret; }\n.entry k() { call f; ret; }\n";
     assert!(Module::load(recursive).err().unwrap().message.contains("recursion"));
+}
+
+#[test]
+fn mutation_sites_of_hostile_lines_do_not_panic() {
+    for line in [
+        "st.shared.u32 ], [%r1;",
+        "ld.global.u32 %r1, [%rd1+9223372036854775807];",
+        "add.s64 %rd1, %rd1, 9223372036854775807;",
+        "mbarrier.init.shared.b64 [%r1], 18446744073709551615;",
+        "mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 18446744073709551615;",
+        "wgmma.wait_group.sync.aligned 18446744073709551615;",
+        "shfl.sync.bfly.b32 ;",
+        "@%p;",
+    ] {
+        survives(line);
+    }
+    assert_eq!(mutate::sites("st.shared.u32 ], [%r1];").unwrap().len(), 1);
 }
 
 #[test]

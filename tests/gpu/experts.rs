@@ -161,7 +161,7 @@ fn pitfall_b47_experts_without_tokens() {
             for dw in [dup, ddown] {
                 let rows = dw.rows / setup.experts();
                 let own = gpu.get(dw.row_range(e * rows, rows));
-                assert_eq!(own.iter().all(|v| *v == 0.0), *count == 0, "expert {e} of {counts:?}");
+                assert!(*count > 0 || own.iter().all(|v| *v == 0.0), "expert {e} of {counts:?}: {own:?}");
             }
         }
     }

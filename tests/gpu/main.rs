@@ -6,12 +6,17 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod attention;
 mod compare;
+mod conv;
 mod driver;
 mod embed;
 mod experts;
 mod linear;
+mod loss;
+mod mamba;
 mod model;
 mod moe;
 mod norm;
 mod reduce;
+mod ssd;

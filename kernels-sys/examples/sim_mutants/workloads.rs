@@ -3,7 +3,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use kernels_sys::SumBlocksParams;
+use kernels_sys::{Arch, SumBlocksParams};
 use ptx_sim::exec::Module;
 use std::sync::Arc;
 

@@ -41,6 +41,8 @@ pub struct DeviceInfo {
     pub memory: usize,
     /// CUDA version that the driver supports, such as (13, 0).
     pub driver: (u32, u32),
+    /// Whether this is the virtual GPU, which executes PTX on a processor.
+    pub is_virtual: bool,
 }
 
 /// Why no device can be used, or what the devices are. Never panics where there is no driver.
@@ -79,7 +81,9 @@ fn describe(ordinal: i32, driver: (u32, u32)) -> Result<DeviceInfo, CoreError> {
         // SAFETY: the device handle was just given by the driver.
         unsafe { result::device::get_attribute(device, which) }.doing(doing).map(|v| v as u32)
     };
+    let uuid = result::device::get_uuid(device).doing(doing)?;
     Ok(DeviceInfo {
+        is_virtual: uuid.bytes.iter().zip(b"ptx-sim").all(|(a, b)| *a as u8 == *b),
         name: result::device::get_name(device).doing(doing)?,
         compute_capability: (
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,

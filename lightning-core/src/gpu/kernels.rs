@@ -48,7 +48,7 @@ impl Kernels {
                         kernel.module, driver.arch
                     ),
                 })?;
-                let module = load(image)?;
+                let module = load(driver, image)?;
                 self.modules.insert(kernel.module, module);
                 module
             }
@@ -69,23 +69,10 @@ impl Kernels {
     }
 }
 
-/// Loads machine code, or the PTX where the driver runs PTX only (the virtual GPU).
-fn load(image: &Image) -> Result<sys::CUmodule, CoreError> {
-    use sys::CUresult as R;
-    // SAFETY: the image is a complete ELF file at an aligned address.
-    match unsafe { result::module::load_data(image.cubin.as_ptr().cast()) } {
-        Ok(module) => return Ok(module),
-        Err(e)
-            if matches!(
-                e.0,
-                R::CUDA_ERROR_INVALID_IMAGE
-                    | R::CUDA_ERROR_NO_BINARY_FOR_GPU
-                    | R::CUDA_ERROR_NOT_SUPPORTED
-                    | R::CUDA_ERROR_INVALID_SOURCE
-            ) => {}
-        Err(e) => return Err(super::driver::device_error(format!("loading `{}`", image.module), e)),
-    }
-    // SAFETY: the PTX ends with a NUL.
-    unsafe { result::module::load_data(image.ptx().as_ptr().cast()) }
-        .doing(|| format!("loading the PTX of `{}`", image.module))
+/// Loads machine code, or the PTX where the device executes nothing else (the virtual GPU).
+fn load(driver: &Driver, image: &Image) -> Result<sys::CUmodule, CoreError> {
+    let doing = || format!("loading `{}`", image.module);
+    let code = if driver.info.is_virtual { image.ptx().as_ptr().cast() } else { image.cubin.as_ptr().cast() };
+    // SAFETY: the machine code is a complete ELF file at an aligned address, the PTX ends with a NUL.
+    unsafe { result::module::load_data(code) }.doing(doing)
 }

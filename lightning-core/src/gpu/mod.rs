@@ -19,7 +19,7 @@ pub use driver::{DeviceInfo, devices, usable};
 pub use foreign::{GpuOps, Workspace};
 pub use lower::{Grid, Lowering};
 pub use ops::GpuKernel;
-pub(crate) use ops::{dispatch_plan_scratch, embedding_bwd_scratch};
+pub(crate) use ops::{dispatch_plan_scratch, embedding_bwd_scratch, linear_cross_entropy_scratch};
 
 use crate::device::Device;
 use crate::error::CoreError;

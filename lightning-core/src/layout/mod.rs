@@ -6,7 +6,7 @@
 
 mod init;
 
-pub use init::initial_value;
+pub use init::{initial_value, initial_values};
 
 use crate::config::{LayerKind, ModelConfig};
 use alloc::format;

@@ -20,7 +20,7 @@ pub use tensors::{Inputs, Metrics, ParamTensors, Training, TrainingTensors};
 use crate::config::{LayerKind, ModelConfig};
 use crate::device::Device;
 use crate::error::CoreError;
-use crate::layout::{Layout, Part, Role, initial_value};
+use crate::layout::{Layout, Part, Role, initial_values};
 use crate::ops::LossScale;
 use crate::optim::Schedule;
 use crate::program::{Persistent, Recompute};
@@ -194,9 +194,7 @@ impl Model {
         let mut values = Vec::new();
         for (param, tensors) in self.layout.params.iter().zip(&self.params) {
             for part in &param.parts {
-                let elements = (part.rows * param.cols) as u64;
-                values.clear();
-                values.extend((0..elements).map(|i| initial_value(&self.spec.config, seed, param, part, i)));
+                initial_values(&self.spec.config, seed, param, part, &mut values);
                 self.write_weight(device, tensors.row_range(part.row, part.rows), &values)?;
             }
         }

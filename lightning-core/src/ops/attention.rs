@@ -14,7 +14,7 @@
 //! | dq, dk, dv | as q, k, v   | act   | overwritten |
 //!
 //! Rounding: all in acc, one rounding at o, dq, dk, dv (model.md §3). Order: keys in ascending blocks of 128, queries in
-//! ascending blocks of 64, heads of a group in order. Kernels: csrc/attention/attention.cu
+//! ascending blocks of 64, heads of a group in order. Kernels: csrc/attention/
 
 use crate::cpu::simd::{dot, simd_fn};
 use crate::cpu::{Cpu, CpuKernel, Form, Mat, MatMut, gemm, simd, widen_matrix};
@@ -233,6 +233,10 @@ impl Operation for AttentionBwd {
     fn cpu_scratch(&self) -> usize {
         let s = &self.fwd.shape;
         s.head_dim * (2 * s.row_len + 3 * QUERIES + 2 * KEYS) + 2 * QUERIES * KEYS + QUERIES
+    }
+    #[cfg(feature = "gpu")]
+    fn gpu_scratch(&self) -> usize {
+        self.dout.rows * self.fwd.shape.heads * size_of::<f32>()
     }
 }
 

@@ -114,6 +114,10 @@ impl Operation for LinearCrossEntropy {
         let act = self.w.dtype;
         product_scratch(act, act).max(self.dw.map_or(0, |d| product_scratch(act, d.dtype)))
     }
+    #[cfg(feature = "gpu")]
+    fn gpu_scratch(&self) -> usize {
+        crate::gpu::linear_cross_entropy_scratch(self)
+    }
 }
 
 simd_fn! {
@@ -213,6 +217,11 @@ impl CpuKernel for LinearCrossEntropy {
             metric[1] += tokens as f64;
             metric[2] += sum / tokens.max(1) as f64;
             metric[3] += hits as f64;
+        }
+        // Without a token there was no product to overwrite what is there.
+        if let (Some(dw), Some(head), false) = (dw, self.heads.first(), accumulate) {
+            let h = cpu.read::<A>(head.h);
+            weight_gradient(&cpu.workers, logits.row_range(0..0).as_mat(), h.row_range(0..0), false, dw);
         }
     }
 }

@@ -402,7 +402,7 @@ pub struct DoctorArgs {
     /// folder that runs would be written to; the working directory when absent
     #[argh(option, arg_name = "dir")]
     pub folder: Option<String>,
-    /// device that a run would use: any (a missing GPU is no failure), cpu, gpu or sim (the virtual GPU)
+    /// device that a run would use: auto (a missing GPU is no failure), cpu, cuda or sim (the virtual GPU)
     #[argh(option, arg_name = "kind")]
     pub device: Option<String>,
     /// megabytes to write when the disk is timed

@@ -4,6 +4,7 @@
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint};
 use std::fmt;
+use std::mem::ManuallyDrop;
 
 use libloading::{Library, Symbol};
 
@@ -74,6 +75,8 @@ const NO_DEVICE: c_int = 100;
 pub fn ask(library: impl AsRef<OsStr>) -> Result<Driver, DriverError> {
     // SAFETY: loading runs the start-up code of the library, which is the user's own driver or virtual driver.
     let library = unsafe { Library::new(library.as_ref()) }.map_err(|e| DriverError::Absent(e.to_string()))?;
+    // A driver keeps threads and exit handlers of its own: it stays until the process ends.
+    let library = ManuallyDrop::new(library);
     let asked = Asked { library: &library };
     match asked.init() {
         Err(DriverError::Refused { error, .. }) if error.ends_with(&format!("({NO_DEVICE})")) => {
@@ -83,8 +86,6 @@ pub fn ask(library: impl AsRef<OsStr>) -> Result<Driver, DriverError> {
     }
     let cuda = asked.version()?;
     let devices = (0..asked.count()?).map(|ordinal| asked.device(ordinal)).collect::<Result<_, _>>()?;
-    // A driver keeps threads and exit handlers of its own: it stays until the process ends.
-    std::mem::forget(library);
     Ok(Driver { cuda, devices })
 }
 

@@ -18,22 +18,22 @@ const OLDEST_CUDA: (u32, u32) = (13, 0);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// Whatever there is; a missing GPU is no failure.
-    Any,
+    Auto,
     /// A run on the processor.
     Cpu,
     /// A run on the GPU of the driver that the loader finds.
-    Gpu,
+    Cuda,
     /// A run on the virtual GPU.
     Sim,
 }
 
 impl Wanted {
-    /// By its name on the command line.
+    /// By the name that `--device` of a run has for it.
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
-            "any" => Self::Any,
+            "auto" => Self::Auto,
             "cpu" => Self::Cpu,
-            "gpu" => Self::Gpu,
+            "cuda" => Self::Cuda,
             "sim" => Self::Sim,
             _ => return None,
         })
@@ -51,7 +51,7 @@ pub fn checks(wanted: Wanted) -> Vec<Check> {
     let real = driver::ask(DRIVER_LIBRARY);
     checks.push(driver_check(wanted, &real));
     if let Ok(driver) = &real {
-        device_checks(driver, wanted == Wanted::Gpu, &mut checks);
+        device_checks(driver, wanted == Wanted::Cuda, &mut checks);
     }
     let library = virtual_gpu::library();
     let sim = library.as_deref().map(driver::ask);
@@ -79,10 +79,10 @@ fn driver_check(wanted: Wanted, asked: &Result<Driver, driver::DriverError>) -> 
             let mut found = format!("{DRIVER_LIBRARY}, {kind}, CUDA {}", shown(driver.cuda));
             let mut verdict = Verdict::Good;
             if driver.cuda < OLDEST_CUDA {
-                verdict = if wanted == Wanted::Gpu { Verdict::Bad } else { Verdict::Warning };
+                verdict = if wanted == Wanted::Cuda { Verdict::Bad } else { Verdict::Warning };
                 found += &format!("; the kernels need CUDA {}: update the driver (580 or newer)", shown(OLDEST_CUDA));
             } else if driver.devices.is_empty() {
-                verdict = wanted.missing(&[Wanted::Gpu]);
+                verdict = wanted.missing(&[Wanted::Cuda]);
                 found += "; it sees no device: is one hidden by CUDA_VISIBLE_DEVICES?";
             }
             let value = json!({
@@ -92,13 +92,13 @@ fn driver_check(wanted: Wanted, asked: &Result<Driver, driver::DriverError>) -> 
         }
         Err(driver::DriverError::Absent(_)) => {
             let mut found = format!("none ({DRIVER_LIBRARY} is not found)");
-            if wanted == Wanted::Gpu {
+            if wanted == Wanted::Cuda {
                 found += "; install the NVIDIA driver, or run on the virtual GPU or the processor";
             }
-            (wanted.missing(&[Wanted::Gpu]), found, json!({ "present": false }))
+            (wanted.missing(&[Wanted::Cuda]), found, json!({ "present": false }))
         }
         Err(error) => {
-            let verdict = if wanted == Wanted::Gpu { Verdict::Bad } else { Verdict::Warning };
+            let verdict = if wanted == Wanted::Cuda { Verdict::Bad } else { Verdict::Warning };
             let found = format!("{DRIVER_LIBRARY}: {error}");
             (verdict, found, json!({ "present": true, "error": error.to_string() }))
         }
@@ -185,7 +185,7 @@ fn images(wanted: Wanted) -> Check {
         .collect();
     let kernels = kernels_sys::kernels().len();
     let (verdict, found) = match kernels_sys::absent() {
-        Some(why) => (wanted.missing(&[Wanted::Gpu, Wanted::Sim]), format!("not in this program: {}", one_line(why))),
+        Some(why) => (wanted.missing(&[Wanted::Cuda, Wanted::Sim]), format!("not in this program: {}", one_line(why))),
         None => {
             let list: Vec<String> = archs
                 .iter()

@@ -49,7 +49,7 @@ struct Check {
 /// `Verification` when a run would fail here; the report is printed before.
 pub fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     let folder = PathBuf::from(args.folder.as_deref().unwrap_or("."));
-    let gpu = gpu_checks(args.device.as_deref().unwrap_or("any"))?;
+    let gpu = gpu_checks(args.device.as_deref().unwrap_or("auto"))?;
     let mut checks = vec![
         processor(),
         memory(),
@@ -91,8 +91,8 @@ fn gpu_checks(device: &str) -> Result<Vec<Check>, Failure> {
 #[cfg(not(feature = "gpu"))]
 fn gpu_checks(device: &str) -> Result<Vec<Check>, Failure> {
     let verdict = match device {
-        "any" | "cpu" => Verdict::Good,
-        "gpu" | "sim" => Verdict::Bad,
+        "auto" | "cpu" => Verdict::Good,
+        "cuda" | "sim" => Verdict::Bad,
         other => return Err(no_such_device(other)),
     };
     let found = "this program was built without its feature `gpu`".to_string();
@@ -100,7 +100,7 @@ fn gpu_checks(device: &str) -> Result<Vec<Check>, Failure> {
 }
 
 fn no_such_device(device: &str) -> Failure {
-    Failure::new(Exit::Usage, format!("--device {device} is none of any, cpu, gpu, sim"))
+    Failure::new(Exit::Usage, format!("--device {device} is none of auto, cpu, cuda, sim"))
 }
 
 fn gib(bytes: u64) -> f64 {

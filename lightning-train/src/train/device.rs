@@ -54,7 +54,7 @@ impl DeviceChoice {
         #[cfg(feature = "gpu")]
         {
             let execution = if graph { Execution::Graph } else { Execution::Launches };
-            let gpu = Self::Gpu(GpuOptions { ordinal: 0, execution });
+            let gpu = Self::Gpu(GpuOptions { execution, ..GpuOptions::default() });
             match kind {
                 DeviceKind::Cpu => Ok(cpu),
                 DeviceKind::Cuda => gpu::usable(0).map(|()| gpu).map_err(Failure::from),
@@ -83,6 +83,11 @@ impl DeviceChoice {
             #[cfg(feature = "gpu")]
             Self::Gpu(_) => available_threads(),
         }
+    }
+
+    /// Whether the device works beside the host, so that results of a step can be looked at while the next one runs.
+    pub fn overlaps(&self) -> bool {
+        !matches!(self, Self::Cpu { .. })
     }
 
     /// Refuses a type of activations that the device does not compute in.
@@ -173,8 +178,8 @@ impl AnyDevice {
             Self::Cpu(cpu) => format!("cpu, {} threads", cpu.threads()),
             #[cfg(feature = "gpu")]
             Self::Gpu(gpu) => {
-                let what = if std::env::var_os(VIRTUAL).is_some() { "sim" } else { "cuda" };
-                format!("{what}, {}", gpu.info().name)
+                let what = if gpu.info().is_virtual { "the virtual GPU as" } else { "cuda," };
+                format!("{what} {}", gpu.info().name)
             }
         }
     }

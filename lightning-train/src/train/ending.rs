@@ -61,6 +61,8 @@ impl Run<'_> {
 
     /// After logs could not be written any more: the step is saved if there is room, and the failure says so.
     pub(super) fn save_what_can_be_saved(&mut self, failure: Failure) -> Failure {
+        // Counters of steps that were not yet looked at.
+        while let Ok(Some(_)) = self.finish_step() {}
         let step = self.state.iteration;
         // A save in the background comes first, or the tracker could name it in the end. Its own failure is not the news.
         let _ = self.finish_save();

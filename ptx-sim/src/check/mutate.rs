@@ -110,7 +110,7 @@ fn changes(opcode: &str, body: &str, guard: &str, add: &mut dyn FnMut(MutationKi
         "wgmma" if has("fence") => add(DropFence, drop()),
         "cp" | "wgmma" if has("wait_group") => {
             if let Some((v, range)) = last_integer(body) {
-                add(RelaxWait, splice(guard, body, range, &(v + 1).to_string()));
+                add(RelaxWait, splice(guard, body, range, &v.wrapping_add(1).to_string()));
             }
             add(RelaxWait, drop());
         }
@@ -120,7 +120,7 @@ fn changes(opcode: &str, body: &str, guard: &str, add: &mut dyn FnMut(MutationKi
         "wgmma" => {}
         "mbarrier" if has("init") => {
             if let Some((v, range)) = last_integer(body) {
-                add(Count, splice(guard, body, range.clone(), &(v + 1).to_string()));
+                add(Count, splice(guard, body, range.clone(), &v.wrapping_add(1).to_string()));
                 if v > 1 {
                     add(Count, splice(guard, body, range, &(v - 1).to_string()));
                 }
@@ -130,7 +130,7 @@ fn changes(opcode: &str, body: &str, guard: &str, add: &mut dyn FnMut(MutationKi
             if has("expect_tx")
                 && let Some((v, range)) = last_integer(body)
             {
-                add(Count, splice(guard, body, range.clone(), &(v + 16).to_string()));
+                add(Count, splice(guard, body, range.clone(), &v.wrapping_add(16).to_string()));
                 add(Count, splice(guard, body, range, &(v.saturating_sub(16)).to_string()));
             }
             add(DropArrival, drop());
@@ -155,7 +155,7 @@ fn changes(opcode: &str, body: &str, guard: &str, add: &mut dyn FnMut(MutationKi
             }
         }
         "ld" | "st" | "ldmatrix" | "stmatrix" | "atom" | "red" if !has("param") => {
-            if let (Some(a), Some(b)) = (body.find('['), body.find(']')) {
+            if let Some((a, b)) = body.find('[').and_then(|a| Some((a, a + body[a..].find(']')?))) {
                 let inside = &body[a + 1..b];
                 let wide = if has("v4") {
                     16
@@ -169,7 +169,10 @@ fn changes(opcode: &str, body: &str, guard: &str, add: &mut dyn FnMut(MutationKi
                     None => (inside, 0),
                 };
                 if base.starts_with('%') {
-                    add(Offset, format!("\t{guard}{}[{base}+{}]{}", &body[..a], off + wide, &body[b + 1..]));
+                    add(
+                        Offset,
+                        format!("\t{guard}{}[{base}+{}]{}", &body[..a], off.wrapping_add(wide), &body[b + 1..]),
+                    );
                 }
             }
         }
@@ -183,7 +186,7 @@ fn changes(opcode: &str, body: &str, guard: &str, add: &mut dyn FnMut(MutationKi
             } else if mods[0] == "xor" && v == 1 {
                 add(Phase, splice(guard, body, range, "0"));
             } else if mods[0] == "add" {
-                add(Offset, splice(guard, body, range, &(v as i64 + 16).to_string()));
+                add(Offset, splice(guard, body, range, &(v as i64).wrapping_add(16).to_string()));
             } else if matches!(mods[0], "and" | "or" | "xor") && v > 1 {
                 add(Mask, splice(guard, body, range, &((v & (v - 1)) as i64).to_string()));
             } else if matches!(mods[0], "shl" | "shr") && v > 0 {

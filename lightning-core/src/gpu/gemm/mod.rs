@@ -135,7 +135,7 @@ impl Product {
             accumulate: i32::from(self.accumulate),
             alpha: self.alpha as f32,
             raster: tile.raster(m) as i32,
-            ..GemmTmaParams::default()
+            reserved: [0; 5],
         };
         let grid = tile.clusters(m, n, gpu.multiprocessors()) * tile.blocks;
         gpu.launch_clusters(&kernel, grid, tile.blocks as u32, params)?;
