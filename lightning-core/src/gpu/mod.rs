@@ -14,6 +14,7 @@ mod lower;
 mod ops;
 mod staging;
 mod tensor_map;
+mod timing;
 
 pub use driver::{DeviceInfo, devices, usable};
 pub use foreign::{GpuOps, Workspace};
