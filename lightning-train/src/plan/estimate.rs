@@ -134,9 +134,10 @@ pub fn sampler_bytes(config: &RunConfig, spec: &ModelSpec, threads: usize) -> Re
 /// Bytes of the copy that a checkpoint is written from, as [`crate::checkpoint::Snapshot::bytes`] counts them.
 pub fn snapshot_bytes(model: &Model, optimizer: bool) -> usize {
     let one = |tensors: ParamTensors| {
-        let states = tensors.training.filter(|_| optimizer).map_or(0, |t| {
-            t.master.map_or(0, |m| m.bytes()) + t.moments.map_or(0, |(m, v)| m.bytes() + v.bytes())
-        });
+        let states = tensors
+            .training
+            .filter(|_| optimizer)
+            .map_or(0, |t| t.master.map_or(0, |m| m.bytes()) + t.moments.map_or(0, |(m, v)| m.bytes() + v.bytes()));
         tensors.weight.bytes() + states
     };
     model.parts().map(|(_, _, tensors)| one(tensors)).sum()

@@ -29,8 +29,8 @@ use crate::config::resolve::Resolved;
 use crate::config::run::RunConfig;
 use crate::train::{engine::available_threads, settings};
 use estimate::{Planner, cpu_bytes, sampler_bytes, snapshot_bytes};
-use lightning_core::model::Model;
 use kernel_table::KernelTable;
+use lightning_core::model::Model;
 use std::io::Write;
 
 /// A configuration to plan.
@@ -72,7 +72,8 @@ pub fn plan(request: PlanRequest) -> Result<(), Failure> {
 pub fn refuse_what_does_not_fit(config: &RunConfig) -> Result<(), Failure> {
     let spec = settings::model_spec(config)?;
     let threads = config.device.threads.unwrap_or_else(available_threads);
-    let bytes = cpu_bytes(&spec, &settings::adam(config)?, threads)? + sampler_bytes(config, &spec, threads)?
+    let bytes = cpu_bytes(&spec, &settings::adam(config)?, threads)?
+        + sampler_bytes(config, &spec, threads)?
         + snapshot_bytes(&Model::new(spec)?, config.checkpoint.save_optim);
     let Some((limit, source)) = memory_limit::of_machine() else {
         return Ok(());

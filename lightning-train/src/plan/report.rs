@@ -194,7 +194,8 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
     line(format!("  {:28} {:9.2}", "arena", size(e.arena)));
     for (name, bytes) in [
         ("threads' scratch", e.scratch),
-        ("second engine for samples", e.sampler), ("copy while saving", e.snapshot),
+        ("second engine for samples", e.sampler),
+        ("copy while saving", e.snapshot),
         ("collective buffers", e.collective),
         ("context, libraries", e.reserve),
     ] {
