@@ -324,7 +324,7 @@ fn the_plan_is_what_the_run_allocates() {
                 .allocated_bytes()
         });
         assert_eq!(sampler_bytes(config, &spec, threads).unwrap(), sampler, "round {round}: {overrides:?}");
-        let held = Snapshot::take(&engine, &TrainState::default(), "", true).bytes();
+        let held = Snapshot::take(&engine, &TrainState::default(), "", true).unwrap().bytes();
         assert_eq!(e.total() as usize, run + sampler + held, "round {round}: {overrides:?}");
         assert_eq!(sampler > 0, overrides.iter().any(|o| o.contains("sample_interval")));
         // One step runs in it and adds nothing.

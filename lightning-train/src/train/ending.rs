@@ -16,7 +16,7 @@ impl Run<'_> {
         let step = self.state.iteration;
         // One snapshot at a time: the plan has room for one.
         self.finish_save()?;
-        let snapshot = Snapshot::take(&self.engine, &self.state, &self.run_config, c.save_optim);
+        let snapshot = Snapshot::take(&self.engine, &self.state, &self.run_config, c.save_optim)?;
         self.snapshot_at = Some(step);
         if c.async_save && !last {
             self.saver.start(snapshot, &self.folders.checkpoints)?;
