@@ -10,7 +10,7 @@
 use super::engine::available_threads;
 use crate::cli::{Exit, Failure};
 use crate::config::RunConfig;
-use crate::config::choices::DeviceKind;
+use crate::config::choices::{DeviceKind, Precision};
 use lightning_core::CoreError;
 use lightning_core::cpu::CpuDevice;
 use lightning_core::device::Device;
@@ -42,7 +42,20 @@ impl DeviceChoice {
     /// # Errors
     /// `Device` when a GPU is asked for and none is usable.
     pub fn of(config: &RunConfig) -> Result<Self, Failure> {
-        Self::from_parts(config.device.kind, config.device.threads, config.device.cuda_graph)
+        let d = &config.device;
+        let computes = config.mixed_precision.precision == Precision::Bf16;
+        if d.kind == DeviceKind::Auto && !computes {
+            // The note is for whoever wonders why the GPU idles.
+            if Self::from_parts(d.kind, d.threads, d.cuda_graph)?.overlaps() {
+                let precision = config.mixed_precision.precision;
+                eprintln!(
+                    "note: a CUDA device is there, but it computes in bf16 and mixed_precision.precision = {precision}; \
+                     this run uses the processor"
+                );
+            }
+            return Self::from_parts(DeviceKind::Cpu, d.threads, d.cuda_graph);
+        }
+        Self::from_parts(d.kind, d.threads, d.cuda_graph)
     }
 
     /// As [`DeviceChoice::of`], from the parts.
