@@ -323,7 +323,11 @@ fn the_plan_is_what_the_run_allocates() {
                 .unwrap()
                 .allocated_bytes()
         });
-        assert_eq!(sampler_bytes(config, &spec, threads).unwrap(), sampler, "round {round}: {overrides:?}");
+        assert_eq!(
+            sampler_bytes(config, &spec, &DeviceChoice::Cpu { threads }).unwrap(),
+            sampler,
+            "round {round}: {overrides:?}"
+        );
         let held = Snapshot::take(&engine, &TrainState::default(), "", true).unwrap().bytes();
         assert_eq!(e.total() as usize, run + sampler + held, "round {round}: {overrides:?}");
         assert_eq!(sampler > 0, overrides.iter().any(|o| o.contains("sample_interval")));

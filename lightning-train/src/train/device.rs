@@ -98,6 +98,34 @@ impl DeviceChoice {
         }
     }
 
+    /// Bytes of workspace that the device allocates for programs beside their arena.
+    pub fn scratch_bytes(&self, programs: &[Program]) -> usize {
+        match self {
+            Self::Cpu { threads } => {
+                programs.iter().map(CpuDevice::scratch_bytes).max().unwrap_or(0) * (*threads).max(1)
+            }
+            #[cfg(feature = "gpu")]
+            Self::Gpu(_) => programs.iter().map(GpuDevice::scratch_bytes).max().unwrap_or(0),
+        }
+    }
+
+    /// Memory that the device has for a run: bytes, and what they are. `None` where that cannot be told.
+    ///
+    /// # Errors
+    /// A GPU that does not answer.
+    pub fn memory(&self) -> Result<Option<(f64, String)>, Failure> {
+        match self {
+            Self::Cpu { .. } => {
+                Ok(crate::plan::memory_limit::of_machine().map(|(bytes, source)| (bytes as f64, source.to_string())))
+            }
+            #[cfg(feature = "gpu")]
+            Self::Gpu(options) => {
+                let devices = gpu::devices()?;
+                Ok(devices.get(options.ordinal).map(|d| (d.memory as f64, format!("the memory of {}", d.name))))
+            }
+        }
+    }
+
     /// Whether the device works beside the host, so that results of a step can be looked at while the next one runs.
     pub fn overlaps(&self) -> bool {
         !matches!(self, Self::Cpu { .. })

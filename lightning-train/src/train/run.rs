@@ -54,14 +54,17 @@ pub(super) fn train_in(request: TrainRequest, surroundings: &Surroundings) -> Re
     let spec = settings::model_spec(config)?;
     choice.refuse_dtype(spec.precision.act)?;
     let adam = settings::adam(config)?;
-    crate::plan::refuse_what_does_not_fit(config)?;
+    crate::plan::refuse_what_does_not_fit(config, &choice)?;
     let mut say = |text: &str| eprintln!("{text}");
     let mut data = data::open_unless_stopped(config, threads, &stop, &mut say)?;
     data.train = (surroundings.batches)(data.train);
     stop.check("data preparation")?;
     let folders = Folders::open(config)?;
     let sampler = sampler(config, &spec, &data, &choice)?;
-    let mut engine = Engine::new(spec, Some(&adam), &choice, Trace::Off)?;
+    let mut engine = Engine::new(spec, Some(&adam), &choice, Trace::Off).map_err(Failure::from).map_err(|failure| {
+        let refused = failure.exit == Exit::OutOfMemory;
+        if refused { crate::plan::refused_memory(config, &choice, failure) } else { failure }
+    })?;
     let state = start(config, &folders, &mut engine, &data, &stop)?;
     stop.check("the start")?;
     stop.has_state();
