@@ -141,7 +141,7 @@ impl KernelTable {
                 precision: Some("bf16".into()),
                 flops: number("flops")?,
                 bytes: number("bytes")?,
-                seconds: median * 1e-6,
+                seconds: median / 1e6,
             });
         }
         if table.kernels.is_empty() {
