@@ -7,11 +7,14 @@
 mod support;
 
 mod compare;
+mod conv;
 mod driver;
 mod embed;
 mod experts;
 mod linear;
+mod mamba;
 mod model;
 mod moe;
 mod norm;
 mod reduce;
+mod ssd;

@@ -1,7 +1,9 @@
-//! Residual add and RMSNorm.
+//! Residual add and RMSNorm, gated RMSNorm.
 
 use super::compare::{Bound, Case, check_with_gaps, fresh};
-use lightning_core::ops::{RmsNormBwd, RmsNormFwd};
+use super::conv::weight_gradient;
+use super::support::random::Random;
+use lightning_core::ops::{GatedRmsNormBwd, GatedRmsNormFwd, RmsNormBwd, RmsNormFwd};
 
 #[test]
 fn rms_norm() {
@@ -46,4 +48,47 @@ fn rms_norm() {
             Case { ops, results }
         });
     }
+}
+
+fn check_gated(rng: &mut Random, gaps: &[usize], (t, groups, width): (usize, usize, usize)) {
+    let c = groups * width;
+    let (accumulate, narrow) = (rng.chance(0.5), rng.chance(0.5));
+    let [y, dout] = [(); 2].map(|()| rng.normals(t * c, 1.0));
+    let (z, w, dw0) = (rng.normals(t * c, 1.5), rng.normals(c, 1.0), rng.normals(c, 1.0));
+    check_with_gaps(&format!("{t} x {groups} x {width}, accumulate {accumulate}, narrow {narrow}"), gaps, |u| {
+        let (y, z, w, dout) = (u.act(t, c, &y), u.act(t, c, &z), u.act(1, c, &w), u.act(t, c, &dout));
+        let (o, rstd) = (u.out(t, c), u.out_acc(t, groups));
+        let (dy, dz) = (u.out(t, c), u.out(t, c));
+        let dw = weight_gradient(u, 1, c, accumulate, narrow, &dw0);
+        let partial = u.out_acc(GatedRmsNormBwd::partial_rows(t), c);
+        Case {
+            ops: vec![
+                GatedRmsNormFwd { y, z, w, groups, eps: 1e-5, o, rstd }.into(),
+                GatedRmsNormBwd { dout, y, z, w, groups, rstd, dy, dz, dw, accumulate, partial }.into(),
+            ],
+            results: vec![
+                ("o", o, Bound::Value),
+                ("rstd", rstd, Bound::Value),
+                ("dy", dy, Bound::Gradient),
+                ("dz", dz, Bound::Gradient),
+                ("dw", dw, Bound::Gradient),
+            ],
+        }
+    });
+}
+
+#[test]
+fn gated_rms_norm() {
+    let mut rng = fresh("gated_rms_norm");
+    for shape in [(0, 2, 8), (1, 1, 1), (3, 2, 7), (63, 1, 8), (64, 3, 5), (65, 2, 33), (130, 1, 24), (5, 2, 264)] {
+        check_gated(&mut rng, &[0, 8, 1], shape);
+    }
+}
+
+/// Every group has a mean of its own (pitfall B54; kernels.md §3, row 5: 8 groups of 512).
+#[test]
+fn b54_gated_rms_norm_of_eight_groups() {
+    let mut rng = fresh("b54");
+    check_gated(&mut rng, &[0], (3, 8, 512));
+    check_gated(&mut rng, &[0], (9, 8, 16));
 }

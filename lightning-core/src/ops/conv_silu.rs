@@ -15,7 +15,8 @@
 //! | partial | [K + 1, c] | acc   | workspace                              |
 //!
 //! Rounding: all in acc, one rounding at y and dx; p is recomputed in the backward pass (model.md §4.1, §4.4).
-//! Order: dw and db sum tokens in ascending order.
+//! Order: dw and db sum tokens in ascending order; a GPU sums blocks of 128 tokens, then the blocks.
+//! Kernels: csrc/conv/conv_silu.cu
 
 use crate::cpu::simd::simd_fn;
 use crate::cpu::{Columns, Cpu, CpuKernel, Mat, MatMut, column_parts, store_gradient, store_transposed};
@@ -153,6 +154,11 @@ pub struct ConvSiluBwd {
     pub partial: Tensor,
 }
 
+impl ConvSiluBwd {
+    /// Tokens that the GPU device sums at a time; they have a row of partial sums in its workspace.
+    pub const GPU_BLOCK: usize = 128;
+}
+
 impl Operation for ConvSiluBwd {
     const NAME: &'static str = "conv_silu_bwd";
     fn operands(&self, visit: &mut dyn FnMut(&'static str, Tensor, Access)) {
@@ -172,6 +178,10 @@ impl Operation for ConvSiluBwd {
     fn cpu_scratch(&self) -> usize {
         // Taps and bias by row, the pre-activation, a ring of K rows of dx, sums of dw and db.
         (3 * self.w.cols + 3) * self.x.cols
+    }
+    fn gpu_scratch(&self) -> usize {
+        // Sums of dw and db of every block of tokens.
+        self.x.rows.div_ceil(Self::GPU_BLOCK) * (self.w.cols + 1) * self.x.cols * size_of::<f32>()
     }
 }
 

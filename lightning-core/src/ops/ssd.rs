@@ -72,6 +72,11 @@ impl SsdShape {
         self.heads * self.head_dim * self.state
     }
 
+    /// Rows of `tokens` tokens.
+    pub fn rows(&self, tokens: usize) -> usize {
+        tokens.checked_div(self.row_len).unwrap_or(0)
+    }
+
     const fn group_heads(&self) -> usize {
         self.heads / self.groups
     }
@@ -145,6 +150,10 @@ impl Operation for SsdScanFwd {
         let s = &self.shape;
         let (q, w) = (s.chunk.min(s.row_len.max(1)), s.group_heads() * s.head_dim);
         2 * q * s.state + 2 * q * q + 3 * q * w + q + w * s.state
+    }
+    fn gpu_scratch(&self) -> usize {
+        // The logarithms of the decays.
+        self.x.rows * self.shape.heads * size_of::<f32>()
     }
 }
 
@@ -377,6 +386,13 @@ impl Operation for SsdScanBwd {
         let s = &self.fwd.shape;
         let (q, w) = (s.chunk.min(s.row_len.max(1)), s.group_heads() * s.head_dim);
         4 * q * s.state + 4 * q * q + 5 * q * w + 3 * q + w * s.state
+    }
+    fn gpu_scratch(&self) -> usize {
+        // The gradients of the states at chunk ends, sums of da_log and dd for each chunk, the logarithms of the decays and
+        // their gradients.
+        let (s, tokens) = (&self.fwd.shape, self.dy.rows);
+        let chunks = s.rows(tokens) * s.chunks();
+        (chunks * (s.state_elements() + 2 * s.heads) + 2 * tokens * s.heads) * size_of::<f32>()
     }
 }
 

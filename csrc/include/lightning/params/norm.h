@@ -45,3 +45,52 @@ typedef struct RmsNormBwdParams {
 LIGHTNING_ASSERT(sizeof(RmsNormBwdParams) == 96);
 LIGHTNING_ASSERT(offsetof(RmsNormBwdParams, dy_stride) == 48);
 LIGHTNING_ASSERT(offsetof(RmsNormBwdParams, accumulate) == 88);
+
+// u = y silu(z),  rstd = (mean_{c in g} u^2 + eps)^(-1/2),  o = act(w u rstd)
+typedef struct GatedRmsNormFwdParams {
+  LIGHTNING_PTR(const void) y;  // [t, c] act: output of the scan
+  LIGHTNING_PTR(const void) z;  // [t, c] act: gate
+  LIGHTNING_PTR(const void) w;  // [c] act
+  LIGHTNING_PTR(void) o;        // [t, c] act, overwritten
+  LIGHTNING_PTR(float) rstd;    // [t, g] f32, overwritten
+  int64_t y_stride;             // elements from one row of y to the next
+  int64_t z_stride;             // of z
+  int64_t o_stride;             // of o
+  int64_t rstd_stride;          // of rstd
+  int64_t t;                    // tokens, may be 0
+  int32_t groups;               // g, at least 1
+  int32_t width;                // channels of a group, c / g, at least 1
+  float eps;                    // added to the mean square
+  int32_t reserved;             // no meaning; 0
+} GatedRmsNormFwdParams;
+
+LIGHTNING_ASSERT(sizeof(GatedRmsNormFwdParams) == 96);
+LIGHTNING_ASSERT(offsetof(GatedRmsNormFwdParams, t) == 72);
+LIGHTNING_ASSERT(offsetof(GatedRmsNormFwdParams, eps) == 88);
+
+// g = do w,  du = rstd (g - u rstd^2 mean_{c in g}(g u)),  dy = act(du silu(z)),  dz = act(du y silu'(z)),
+// dw_partial[i] = sum over token block i of do u rstd
+typedef struct GatedRmsNormBwdParams {
+  LIGHTNING_PTR(const void) dout;   // [t, c] act: gradient of o
+  LIGHTNING_PTR(const void) y;      // [t, c] act, of the forward pass
+  LIGHTNING_PTR(const void) z;      // [t, c] act, of the forward pass
+  LIGHTNING_PTR(const void) w;      // [c] act
+  LIGHTNING_PTR(const float) rstd;  // [t, g] f32 of the forward pass
+  LIGHTNING_PTR(void) dy;           // [t, c] act, overwritten
+  LIGHTNING_PTR(void) dz;           // [t, c] act, overwritten
+  LIGHTNING_PTR(float) dw_partial;  // [ceil(t / 64), c] f32, overwritten
+  int64_t dout_stride;              // elements from one row of dout to the next
+  int64_t y_stride;                 // of y
+  int64_t z_stride;                 // of z
+  int64_t rstd_stride;              // of rstd
+  int64_t dy_stride;                // of dy
+  int64_t dz_stride;                // of dz
+  int64_t partial_stride;           // of dw_partial
+  int64_t t;                        // tokens, may be 0
+  int32_t groups;                   // g, at least 1
+  int32_t width;                    // channels of a group, c / g, at least 1
+} GatedRmsNormBwdParams;
+
+LIGHTNING_ASSERT(sizeof(GatedRmsNormBwdParams) == 136);
+LIGHTNING_ASSERT(offsetof(GatedRmsNormBwdParams, dout_stride) == 64);
+LIGHTNING_ASSERT(offsetof(GatedRmsNormBwdParams, width) == 132);

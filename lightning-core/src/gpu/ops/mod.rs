@@ -1,13 +1,16 @@
 //! What each operation launches, one family per file. The formulas and contracts are at the head of the files in
 //! [`crate::ops`] and of the kernels in `csrc/`.
 
+mod conv;
 mod embed;
 mod experts;
 mod linear;
+mod mamba;
 mod moe;
 mod norm;
 mod reduce;
 mod sort;
+mod ssd;
 
 pub(crate) use embed::embedding_bwd_scratch;
 pub(crate) use moe::dispatch_plan_scratch;
@@ -50,6 +53,14 @@ impl Op {
             Self::DispatchPlan(op) => op.lower(gpu),
             Self::ExpertsFwd(op) => op.lower(gpu),
             Self::ExpertsBwd(op) => op.lower(gpu),
+            Self::SoftplusDtFwd(op) => op.lower(gpu),
+            Self::SoftplusDtBwd(op) => op.lower(gpu),
+            Self::GatedRmsNormFwd(op) => op.lower(gpu),
+            Self::GatedRmsNormBwd(op) => op.lower(gpu),
+            Self::ConvSiluFwd(op) => op.lower(gpu),
+            Self::ConvSiluBwd(op) => op.lower(gpu),
+            Self::SsdScanFwd(op) => op.lower(gpu),
+            Self::SsdScanBwd(op) => op.lower(gpu),
             other => Err(CoreError::Device {
                 doing: alloc::format!("lowering `{}`", other.name()),
                 reason: "the GPU device has no kernel for it; use --device cpu".into(),
