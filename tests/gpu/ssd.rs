@@ -77,8 +77,8 @@ impl Scan {
             dd: u.gradient(1, s.heads, self.accumulate),
             accumulate: self.accumulate,
             dstate_in: self.with_state.then(|| u.out_acc(rows, all)),
-            partial_a: u.out_acc(rows, s.heads),
-            partial_d: u.out_acc(rows, s.heads),
+            partial_a: u.out_acc(rows.max(1), s.heads),
+            partial_d: u.out_acc(rows.max(1), s.heads),
         };
         (fwd, bwd)
     }
