@@ -4,6 +4,7 @@
 
 mod element;
 pub mod gemm;
+pub mod mixer;
 pub mod rms_norm;
 
 use std::cell::RefCell;
@@ -86,7 +87,7 @@ impl VirtualGpu {
 
     /// Launches a kernel of the table with its parameter block.
     pub fn launch<P: KernelParams>(&self, name: &str, grid: u64, params: &P) -> Result<LaunchReport, Trouble> {
-        self.launch_clusters(name, grid, 1, params)
+        self.launch_grid(name, [grid, 1, 1], 1, params)
     }
 
     /// As [`VirtualGpu::launch`], in clusters of `cluster` blocks.
@@ -97,13 +98,24 @@ impl VirtualGpu {
         cluster: u32,
         params: &P,
     ) -> Result<LaunchReport, Trouble> {
+        self.launch_grid(name, [grid, 1, 1], cluster, params)
+    }
+
+    /// As [`VirtualGpu::launch_clusters`], with a grid of up to three dimensions.
+    pub fn launch_grid<P: KernelParams>(
+        &self,
+        name: &str,
+        grid: [u64; 3],
+        cluster: u32,
+        params: &P,
+    ) -> Result<LaunchReport, Trouble> {
         let kernel = kernels_sys::kernel(name, Arch::Sm90a).unwrap_or_else(|| panic!("no kernel {name}"));
         assert_eq!(kernel.params, P::NAME, "{name} takes another parameter block");
         let module = self.module(kernel.module);
         // SAFETY: a parameter block is plain data of this size without padding that is read as bytes here only.
         let bytes = unsafe { std::slice::from_raw_parts((params as *const P).cast::<u8>(), size_of::<P>()) };
         Ok(self.machine.launch(&Launch {
-            grid: [u32::try_from(grid).expect("a grid of 32 bits"), 1, 1],
+            grid: grid.map(|blocks| u32::try_from(blocks).expect("a grid of 32 bits")),
             block: [kernel.block_threads, 1, 1],
             cluster: (cluster > 1).then_some([cluster, 1, 1]),
             dynamic_shared: kernel.dynamic_shared_bytes,

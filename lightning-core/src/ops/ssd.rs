@@ -152,8 +152,9 @@ impl Operation for SsdScanFwd {
         2 * q * s.state + 2 * q * q + 3 * q * w + q + w * s.state
     }
     fn gpu_scratch(&self) -> usize {
-        // The logarithms of the decays.
-        self.x.rows * self.shape.heads * size_of::<f32>()
+        // The logarithms of the decays; the naive kernels keep the running states of the rows there.
+        let (s, tokens) = (&self.shape, self.x.rows);
+        (tokens * s.heads).max(s.rows(tokens) * s.state_elements()) * size_of::<f32>()
     }
 }
 
@@ -392,7 +393,7 @@ impl Operation for SsdScanBwd {
         // their gradients.
         let (s, tokens) = (&self.fwd.shape, self.dy.rows);
         let chunks = s.rows(tokens) * s.chunks();
-        (chunks * (s.state_elements() + 2 * s.heads) + 2 * tokens * s.heads) * size_of::<f32>()
+        (chunks * (s.state_elements() + 2 * s.heads) + tokens * s.heads) * size_of::<f32>() + self.fwd.gpu_scratch()
     }
 }
 
