@@ -7,6 +7,7 @@ mod element;
 pub mod experts;
 pub mod gemm;
 pub mod loss;
+pub mod mixer;
 pub mod rms_norm;
 mod rows;
 
