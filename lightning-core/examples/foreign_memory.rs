@@ -173,6 +173,7 @@ fn run_on_cpu(case: fn(&mut dyn Memory) -> Case) -> Result<Vec<Vec<f64>>, CoreEr
     results.iter().map(|(_, t)| cpu.read_f64(memory.table.buffers(), *t)).collect()
 }
 
+/// Runs both cases.
 pub fn main() -> Result<(), CoreError> {
     let mut gpu = GpuOps::open(0)?;
     let stream = result::stream::create(result::stream::StreamKind::NonBlocking).expect("a stream");

@@ -154,7 +154,11 @@ pub fn conv(
         accumulate: i32::from(accumulate),
         reserved: 0,
     };
-    gpu.launch_grid("conv_silu_bwd_dw", [channels.div_ceil(32) as u64, taps as u64 + 1, 1].map(|n: u64| n as usize), &sums)?;
+    gpu.launch_grid(
+        "conv_silu_bwd_dw",
+        [channels.div_ceil(32) as u64, taps as u64 + 1, 1].map(|n: u64| n as usize),
+        &sums,
+    )?;
     partial.check_guards::<f32>("partial", 1, 0, 0)?;
     dw.check_guards::<f32>("dw", 1, 0, 0)?;
     db.check_guards::<f32>("db", 1, 0, 0)?;
@@ -252,7 +256,11 @@ pub fn norm_and_steps(
         h: groups as i32,
         dt_min,
     };
-    gpu.launch_grid("softplus_dt_bwd_bf16", [blocks as u64, groups.div_ceil(32) as u64, 1].map(|n: u64| n as usize), &steps)?;
+    gpu.launch_grid(
+        "softplus_dt_bwd_bf16",
+        [blocks as u64, groups.div_ceil(32) as u64, 1].map(|n: u64| n as usize),
+        &steps,
+    )?;
     dw.check_guards::<f32>("dw", 1, 0, 0)?;
     dbias.check_guards::<f32>("dbias", 1, 0, 0)?;
     let f32s = |buffer: &Buffer<'_>, n| buffer.read::<f32>(0, n).into_iter().flat_map(f32::to_bytes).collect();

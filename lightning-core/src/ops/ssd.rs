@@ -151,6 +151,7 @@ impl Operation for SsdScanFwd {
         let (q, w) = (s.chunk.min(s.row_len.max(1)), s.group_heads() * s.head_dim);
         2 * q * s.state + 2 * q * q + 3 * q * w + q + w * s.state
     }
+    #[cfg(feature = "gpu")]
     fn gpu_scratch(&self) -> usize {
         // The logarithms of the decays; the naive kernels keep the running states of the rows there.
         let (s, tokens) = (&self.shape, self.x.rows);
@@ -388,6 +389,7 @@ impl Operation for SsdScanBwd {
         let (q, w) = (s.chunk.min(s.row_len.max(1)), s.group_heads() * s.head_dim);
         4 * q * s.state + 4 * q * q + 5 * q * w + 3 * q + w * s.state
     }
+    #[cfg(feature = "gpu")]
     fn gpu_scratch(&self) -> usize {
         // The gradients of the states at chunk ends, sums of da_log and dd for each chunk, the logarithms of the decays and
         // their gradients.

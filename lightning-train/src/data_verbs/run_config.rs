@@ -69,7 +69,7 @@ pub(super) fn open(resolved: &Resolved, say: &mut dyn FnMut(&str)) -> Result<Run
         global_batch_size,
         micro_batch_size,
         dp: resolved.data_parallel_size().max(1) as u64,
-        cp: config.model.context_parallel_size as usize,
+        cp: config.model.context_parallel_size,
     })
 }
 

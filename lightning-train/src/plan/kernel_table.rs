@@ -109,7 +109,7 @@ impl KernelTable {
         }
         for (i, k) in table.kernels.iter().enumerate() {
             let positive = |x: f64| x.is_finite() && x > 0.0;
-            if !positive(k.seconds) || !positive(k.bytes) || !(k.flops.is_finite() && k.flops >= 0.0) {
+            if !(positive(k.seconds) && positive(k.bytes) && k.flops.is_finite() && k.flops >= 0.0) {
                 let text = "`seconds` and `bytes` must be above 0, `flops` at least 0";
                 return Err(bad(format!("kernels[{i}] ({}): {text}", k.op)));
             }

@@ -38,39 +38,3 @@ pub trait GpuKernel: Operation {
 fn row_grid(gpu: &Lowering<'_>, rows: usize) -> usize {
     rows.min(4 * gpu.multiprocessors())
 }
-
-impl Op {
-    /// Adds the launches of the operation.
-    pub(super) fn lower_gpu(&self, gpu: &mut Lowering<'_>) -> Result<(), CoreError> {
-        match self {
-            Self::LinearFwd(op) => op.lower(gpu),
-            Self::LinearBwd(op) => op.lower(gpu),
-            Self::RmsNormFwd(op) => op.lower(gpu),
-            Self::RmsNormBwd(op) => op.lower(gpu),
-            Self::Fill(op) => op.lower(gpu),
-            Self::Segments(op) => op.lower(gpu),
-            Self::Roll(op) => op.lower(gpu),
-            Self::EmbeddingFwd(op) => op.lower(gpu),
-            Self::EmbeddingBwd(op) => op.lower(gpu),
-            Self::Relu2Fwd(op) => op.lower(gpu),
-            Self::Relu2Bwd(op) => op.lower(gpu),
-            Self::CombineFwd(op) => op.lower(gpu),
-            Self::CombineBwd(op) => op.lower(gpu),
-            Self::DispatchPlan(op) => op.lower(gpu),
-            Self::ExpertsFwd(op) => op.lower(gpu),
-            Self::ExpertsBwd(op) => op.lower(gpu),
-            Self::SoftplusDtFwd(op) => op.lower(gpu),
-            Self::SoftplusDtBwd(op) => op.lower(gpu),
-            Self::GatedRmsNormFwd(op) => op.lower(gpu),
-            Self::GatedRmsNormBwd(op) => op.lower(gpu),
-            Self::ConvSiluFwd(op) => op.lower(gpu),
-            Self::ConvSiluBwd(op) => op.lower(gpu),
-            Self::SsdScanFwd(op) => op.lower(gpu),
-            Self::SsdScanBwd(op) => op.lower(gpu),
-            other => Err(CoreError::Device {
-                doing: alloc::format!("lowering `{}`", other.name()),
-                reason: "the GPU device has no kernel for it; use --device cpu".into(),
-            }),
-        }
-    }
-}
