@@ -109,6 +109,9 @@ pub(super) fn trained(blend: &BlendFile) -> Vec<(String, String)> {
     with_weight.map(|d| (weight_text(d.weight), d.name.clone())).collect()
 }
 
+/// Weight and prefix of a data set, as a blend lists them.
+type WeightedPrefix = (String, String);
+
 /// All shards of a blend under a run's directory, and (weight, prefix without number) of the data sets with a weight.
 ///
 /// # Errors
@@ -117,7 +120,7 @@ pub(super) fn plan_jobs(
     blend: &BlendFile,
     directory: &Path,
     num_shards: usize,
-) -> Result<(Vec<ShardJob>, Vec<(String, String)>)> {
+) -> Result<(Vec<ShardJob>, Vec<WeightedPrefix>)> {
     let (mut jobs, mut prefixes) = (Vec::new(), Vec::new());
     for dataset in &blend.datasets {
         let files = find_files(&dataset.path, dataset.subset.as_deref(), dataset.split.as_deref())?;
