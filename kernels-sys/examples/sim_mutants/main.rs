@@ -14,6 +14,7 @@ mod virtual_gpu;
 
 mod equivalent;
 mod pipeline;
+mod routing;
 mod sites;
 mod workloads;
 
@@ -32,7 +33,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 const INPUTS_SEED: u64 = 20;
 
 /// Modules of the product that faults are planted in; the pipeline comes after them.
-const MODULES: [&str; 7] = [
+const MODULES: [&str; 20] = [
     "norm/rms_norm",
     "gemm/gemm",
     "gemm/gemm_plain",
@@ -40,6 +41,19 @@ const MODULES: [&str; 7] = [
     "attention/attention_fwd",
     "attention/attention_bwd",
     "loss/linear_cross_entropy",
+    "reduce/fill",
+    "reduce/sum_blocks",
+    "sort/counting_sort",
+    "embed/segments",
+    "embed/embedding",
+    "moe/relu2",
+    "moe/combine",
+    "moe/router",
+    "moe/router_product",
+    "moe/router_stats",
+    "moe/router_bwd",
+    "optim/step_control",
+    "optim/adamw",
 ];
 /// Name of the pipeline as a family.
 const PIPELINE: &str = "pipeline";

@@ -23,13 +23,13 @@ typedef struct StepControlParams {
   uint64_t decay_samples;               // above warmup_samples
   uint64_t wsd_samples;                 // of the last phase of a warm-up-stable-decay schedule
   double init_lr;                       // learning rate at the start of the warm-up
-  double max_lr;
-  double min_lr;
-  double start_weight_decay;
-  double end_weight_decay;
+  double max_lr;                        // largest learning rate
+  double min_lr;                        // smallest learning rate
+  double start_weight_decay;            // weight decay after no samples
+  double end_weight_decay;              // weight decay from decay_samples on
   double clip;                          // largest norm; 0 turns clipping off
-  double beta1;                         // Adam's decay rates
-  double beta2;
+  double beta1;                         // decay rate of the first moment
+  double beta2;                         // of the second moment
   int32_t decay;                        // shape: 0 constant, 1 linear, 2 cosine, 3 inverse square root, 4 warm-up-stable-decay
   int32_t wsd_style;                    // shape of the last phase: 0 linear, 1 cosine, 2 exponential, 3 minus square root
 } StepControlParams;
@@ -46,8 +46,8 @@ typedef struct AdamWParams {
   LIGHTNING_PTR(float) v;              // [n] f32, updated: second moment
   LIGHTNING_PTR(const double) state;   // [slots] f64: what the step control decided
   int64_t n;                           // elements, may be 0
-  float beta1;                         // decay rates
-  float beta2;
+  float beta1;                         // decay rate of the first moment
+  float beta2;                         // of the second moment
   float rest1;                         // 1 - beta1, rounded once
   float rest2;                         // 1 - beta2
   float eps;                           // added to the root of the second moment
