@@ -93,7 +93,7 @@ __device__ __forceinline__ void produce(Shared<N, Stages>& shared, const GemmTma
     const int row = (tile_row * blocks + rank) * kRows, col = tile_col * N;
 #pragma unroll 1
     for (int k = 0; k < p.k; k += kDepth) {
-      ptx::mbarrier_wait(ptx::shared_address(&shared.empty[ring.stage]), ring.parity ^ 1);
+      ptx::mbarrier_wait_block(ptx::shared_address(&shared.empty[ring.stage]), ring.parity ^ 1);
       const uint32_t full = ptx::shared_address(&shared.full[ring.stage]);
       ptx::mbarrier_arrive_expect(full, kABytes + shared.kBBytes);
       const uint32_t a = ptx::shared_address(shared.a[ring.stage]), b = ptx::shared_address(shared.b[ring.stage]);
@@ -125,40 +125,36 @@ __device__ __forceinline__ float* out_place(float* out, int row, int four) {
   return out + row * kOutCols + (four ^ ((row & 3) * 2 + (row & 1))) * 4;
 }
 
-// Writes W neighbours of a row of c.
-template <class C, int W>
-__device__ __forceinline__ void put(const GemmTmaParams& p, C* to, const float (&sums)[W], bool wide, int left) {
-  if (wide && left >= W) {
-    float v[W];
-    const Pack<C, W> before = p.accumulate ? load<C, W>(to) : Pack<C, W>{};
-#pragma unroll
-    for (int i = 0; i < W; ++i) v[i] = p.accumulate ? fmaf(p.alpha, sums[i], before[i]) : p.alpha * sums[i];
-    store<C, W>(to, Pack<C, W>::rounded(v));
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < W; ++i) {
-    if (i < left) to[i] = round_to<C>(p.accumulate ? fmaf(p.alpha, sums[i], to_f32(to[i])) : p.alpha * sums[i]);
-  }
-}
-
 // Sixteen rows and 32 columns of sums, from (row, col) of c on, by a warp.
 template <class C>
 __device__ __forceinline__ void put_rows(const GemmTmaParams& p, float* out, int row, int col, bool wide) {
   constexpr int kPack = kWide<C>, kAcross = kOutCols / kPack, kDown = kWarpSize / kAcross;
   const int lane = threadIdx.x % kWarpSize;
-  const int column = lane % kAcross * kPack;
+  const int column = lane % kAcross * kPack, left = p.n - col - column;
+  C* const first = static_cast<C*>(p.c) + (row + lane / kAcross) * p.c_stride + col + column;
 #pragma unroll
   for (int i = 0; i < kOutRows; i += kDown) {
     const int r = i + lane / kAcross;
-    float sums[kPack];
+    if (row + r >= p.m) continue;
+    C* const to = first + i * p.c_stride;
+    if (wide && left >= kPack) {
+      const Pack<C, kPack> before = p.accumulate ? load<C, kPack>(to) : Pack<C, kPack>{};
+      float v[kPack];
 #pragma unroll
-    for (int j = 0; j < kPack; j += 4) {
-      *reinterpret_cast<float4*>(sums + j) = *reinterpret_cast<const float4*>(out_place(out, r, (column + j) / 4));
-    }
-    if (row + r < p.m) {
-      C* const to = static_cast<C*>(p.c) + (row + r) * p.c_stride + col + column;
-      put<C, kPack>(p, to, sums, wide, p.n - col - column);
+      for (int j = 0; j < kPack; j += 4) {
+        const float4 four = *reinterpret_cast<const float4*>(out_place(out, r, (column + j) / 4));
+        v[j] = fmaf(p.alpha, four.x, before[j]);
+        v[j + 1] = fmaf(p.alpha, four.y, before[j + 1]);
+        v[j + 2] = fmaf(p.alpha, four.z, before[j + 2]);
+        v[j + 3] = fmaf(p.alpha, four.w, before[j + 3]);
+      }
+      store<C, kPack>(to, Pack<C, kPack>::rounded(v));
+    } else {
+#pragma unroll 1
+      for (int j = 0; j < min(kPack, left); ++j) {
+        const float sum = out_place(out, r, (column + j) / 4)[(column + j) % 4];
+        to[j] = round_to<C>(fmaf(p.alpha, sum, p.accumulate ? to_f32(to[j]) : 0.0f));
+      }
     }
   }
 }
@@ -195,12 +191,14 @@ __device__ __forceinline__ void consume(Shared<N, Stages>& shared, const GemmTma
   constexpr Major kA = F == Form::TN ? Major::MN : Major::K, kB = F == Form::NT ? Major::K : Major::MN;
   // 64 rows are 64 lines of a K-major a, one block of an MN-major one: 8192 bytes either way.
   static_assert(kABytes / 2 == kLineBlock, "the halves of a");
-  const int group = threadIdx.x / kGroupThreads - 1, warp = threadIdx.x % kGroupThreads / kWarpSize;
+  // By a shuffle, so that the compiler knows that a warp has one value, as descriptors must.
+  const int group = __shfl_sync(kAllLanes, threadIdx.x / kGroupThreads - 1, 0);
+  const int warp = threadIdx.x % kGroupThreads / kWarpSize;
   const int lane = threadIdx.x % kWarpSize;
   float* const out = shared.out[group * (kConsumerWarps / 2) + warp];
   // Tells the loading threads of the cluster that this warp has read a stage.
   auto release = [&](int stage) {
-    if (lane < blocks) ptx::mbarrier_arrive_at(ptx::shared_address(&shared.empty[stage]), lane);
+    if (lane < blocks) ptx::mbarrier_arrive_read_at(ptx::shared_address(&shared.empty[stage]), lane);
   };
 
   Tiles tiles(p, N, blocks);
@@ -211,7 +209,7 @@ __device__ __forceinline__ void consume(Shared<N, Stages>& shared, const GemmTma
     int before = 0;
 #pragma unroll 1
     for (int k = 0; k < p.k; k += kDepth) {
-      ptx::mbarrier_wait(ptx::shared_address(&shared.full[ring.stage]), ring.parity);
+      ptx::mbarrier_wait_block(ptx::shared_address(&shared.full[ring.stage]), ring.parity);
       const uint32_t a = ptx::shared_address(shared.a[ring.stage]) + group * kLineBlock;
       const uint32_t b = ptx::shared_address(shared.b[ring.stage]);
       ptx::wgmma_fence();

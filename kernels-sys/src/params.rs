@@ -1223,8 +1223,9 @@ const _: () = {
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq)]
 pub struct RouterProductParams {
-    #[doc = " see the kernel"]
+    #[doc = " first operand, see the kernel"]
     pub a: u64,
+    #[doc = " second operand, see the kernel"]
     pub b: u64,
     #[doc = " [m, n], overwritten or added to, see accumulate"]
     pub c: u64,
@@ -1977,14 +1978,19 @@ pub struct StepControlParams {
     pub wsd_samples: u64,
     #[doc = " learning rate at the start of the warm-up"]
     pub init_lr: f64,
+    #[doc = " largest learning rate"]
     pub max_lr: f64,
+    #[doc = " smallest learning rate"]
     pub min_lr: f64,
+    #[doc = " at the start"]
     pub start_weight_decay: f64,
+    #[doc = " after decay_samples"]
     pub end_weight_decay: f64,
     #[doc = " largest norm; 0 turns clipping off"]
     pub clip: f64,
-    #[doc = " Adam's decay rates"]
+    #[doc = " Adam's decay rate of the first moment"]
     pub beta1: f64,
+    #[doc = " of the second moment"]
     pub beta2: f64,
     #[doc = " shape: 0 constant, 1 linear, 2 cosine, 3 inverse square root, 4 warm-up-stable-decay"]
     pub decay: i32,
@@ -2036,8 +2042,9 @@ pub struct AdamWParams {
     pub state: u64,
     #[doc = " elements, may be 0"]
     pub n: i64,
-    #[doc = " decay rates"]
+    #[doc = " decay rate of the first moment"]
     pub beta1: f32,
+    #[doc = " of the second moment"]
     pub beta2: f32,
     #[doc = " 1 - beta1, rounded once"]
     pub rest1: f32,

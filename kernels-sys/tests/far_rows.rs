@@ -26,7 +26,9 @@ fn same<V: PartialEq + std::fmt::Debug>(what: &str, run: impl Fn(&VirtualGpu, [u
 #[test]
 fn pitfall_b46_far_rows_of_experts() {
     let seed = Random::fresh().bits();
-    let routing = |gpu| experts::Routing::new(gpu, &[1, 0, 3]);
+    fn routing(gpu: &VirtualGpu) -> experts::Routing<'_> {
+        experts::Routing::new(gpu, &[1, 0, 3])
+    }
     let sizes = |n, depth, pads| experts::Sizes { n, depth, pads };
     same("gather", |gpu, pads| experts::gather(gpu, &mut Random::seeded(seed), &routing(gpu), sizes(16, 8, pads)));
     same("activation", |gpu, pads| {

@@ -134,3 +134,20 @@ fn counts_of_whole_tiles() {
         }
     }
 }
+
+/// Projections of the 30B model at 16 tokens: the shared expert forward, out_proj backward to its input, QKV's weight gradient.
+#[test]
+fn shapes_of_the_model() {
+    let mut random = Random::fresh();
+    let Some(gpu) = VirtualGpu::new(random.bits()) else { return };
+    let tokens = 16;
+    for (form, cols, sizes) in [
+        (Form::NT, 256, (tokens, 3712, 2688)),
+        (Form::NN, 192, (tokens, 4096, 2688)),
+        (Form::TN, 256, (4608, 2688, tokens)),
+    ] {
+        let path = Path::Tma { cols, cluster: 2, clusters: 66 };
+        let c_f32 = form == Form::TN;
+        check(&gpu, Product { form, path, sizes, pads: [0; 3], c_f32, accumulate: c_f32, alpha: 1.0 }, &mut random);
+    }
+}

@@ -46,6 +46,8 @@ pub enum CoreError {
         space: &'static str,
         /// Bytes that the plan needs there.
         bytes: usize,
+        /// Bytes that the device has free now, where it tells.
+        free: Option<usize>,
     },
     /// A device cannot be used, or failed while it worked.
     Device {
@@ -81,8 +83,12 @@ impl fmt::Display for CoreError {
             }
             Self::Shape { what, expected, found } => write!(f, "{what}: expected {expected}, found {found}"),
             Self::UnknownTensor { name } => write!(f, "no tensor is named `{name}` in this model"),
-            Self::OutOfMemory { space, bytes } => {
-                write!(f, "cannot allocate {bytes} bytes for {space}; use a smaller micro-batch or sequence length")
+            Self::OutOfMemory { space, bytes, free } => {
+                write!(f, "cannot allocate {bytes} bytes for {space}")?;
+                if let Some(free) = free {
+                    write!(f, " ({free} bytes are free on the device; do other programs use it?)")?;
+                }
+                write!(f, "; use a smaller micro-batch or sequence length")
             }
             Self::Device { doing, reason } => write!(f, "{doing}: {reason}"),
             Self::HostBuffer { tensor, expected, found } => {

@@ -150,12 +150,46 @@ impl Tensor {
             return false;
         }
         if self.ld == other.ld && self.rows > 1 && other.rows > 1 {
-            let (ca, cb) = (a0 % self.ld, b0 % self.ld);
-            // Windows that wrap over a row end are compared by their spans only.
-            if ca + self.cols <= self.ld && cb + other.cols <= self.ld {
-                return ca < cb + other.cols && cb < ca + self.cols;
-            }
+            // Columns are counted from the first column of the window that starts first.
+            let (first, second, apart) = if a0 <= b0 { (self, other, b0 - a0) } else { (other, self, a0 - b0) };
+            let column = apart % self.ld;
+            return column < first.cols || column + second.cols > self.ld;
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Philox;
+
+    #[test]
+    fn windows_overlap_exactly_when_they_share_an_element() {
+        let mut rng = Philox::new(3, 1);
+        let mut below = |n: usize| rng.below(n as u64) as usize;
+        let mut shared = [0, 0];
+        for _ in 0..20_000 {
+            let ld = 1 + below(7);
+            let mut window = || {
+                let (rows, cols) = (below(4), 1 + below(ld));
+                Tensor { buffer: BufferId(0), dtype: DType::F32, offset: below(30), rows, cols, ld }
+            };
+            let (a, b) = (window(), window());
+            let elements = |t: &Tensor| -> alloc::collections::BTreeSet<usize> {
+                (0..t.rows)
+                    .flat_map(|r| (0..t.cols).map(move |c| (r, c)))
+                    .map(|(r, c)| t.offset + r * t.ld + c)
+                    .collect()
+            };
+            let share = !elements(&a).is_disjoint(&elements(&b));
+            shared[usize::from(share)] += 1;
+            // Windows of the same rows of one matrix are told apart; others may count as overlapping.
+            if share || (a.rows > 1 && b.rows > 1 && a.offset.abs_diff(b.offset) < ld) {
+                assert_eq!(a.overlaps(&b), share, "{a:?} and {b:?}");
+            }
+            assert_eq!(a.overlaps(&b), b.overlaps(&a));
+        }
+        assert!(shared.iter().all(|n| *n > 1000), "{shared:?}");
     }
 }

@@ -138,7 +138,10 @@ impl Reader<'_> {
             3 => self.at += 1,
             4..=6 => _ = self.varint()?,
             7 => self.at += 8,
-            8 => self.at = self.at.checked_add(usize::try_from(self.varint()?).ok()?)?,
+            8 => {
+                let length = usize::try_from(self.varint()?).ok()?;
+                self.at = self.at.checked_add(length)?;
+            }
             9 | 10 => {
                 let head = self.byte()?;
                 let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };

@@ -11,6 +11,7 @@ fn main() -> std::process::ExitCode {
                 train: Some(lightning_train::train::train),
                 verify_parity: Some(lightning_train::verify::parity),
                 plan: Some(lightning_train::plan::plan),
+                bench_kernels: Some(lightning_train::bench::kernels),
                 bench_step: Some(lightning_train::bench::step),
                 import: Some(lightning_train::convert::import),
                 export: Some(lightning_train::convert::export),

@@ -115,26 +115,26 @@ fn bad_input_is_named() {
     }
 }
 
+/// Time that this thread had a processor: what else the machine does plays no part.
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+}
+
 #[test]
 fn every_recipe_plans_in_half_a_second_with_its_advice() {
     for recipe in recipes::all() {
         let plan = || {
-            let begin = Instant::now();
+            let begin = processor_time();
             let resolved = resolve(recipe.name, recipe.gpus, &[]);
             let target = targets::of_recipe(Some(recipe));
             let planner = Planner::new(&resolved.config, recipe.gpus, target, None).unwrap();
             let e = planner.estimate(&planner.shape()).unwrap_or_else(|e| panic!("{}: {e}", recipe.name));
             advice::recomputation(&planner, &e).unwrap();
             advice::knobs(&planner).unwrap();
-            (e, begin.elapsed())
+            (e, processor_time() - begin)
         };
-        // The best of a few: other tests run beside this one.
-        let (e, mut took) = plan();
-        for _ in 0..4 {
-            if took >= Duration::from_millis(500) {
-                took = plan().1;
-            }
-        }
+        let (e, took) = plan();
         assert!(took < Duration::from_millis(500), "{}: {took:?}", recipe.name);
         assert!(e.total() > 0.0 && e.total().is_finite() && e.honest > 0.0, "{}", recipe.name);
     }
@@ -323,8 +323,12 @@ fn the_plan_is_what_the_run_allocates() {
                 .unwrap()
                 .allocated_bytes()
         });
-        assert_eq!(sampler_bytes(config, &spec, threads).unwrap(), sampler, "round {round}: {overrides:?}");
-        let held = Snapshot::take(&engine, &TrainState::default(), "", true).bytes();
+        assert_eq!(
+            sampler_bytes(config, &spec, &DeviceChoice::Cpu { threads }).unwrap(),
+            sampler,
+            "round {round}: {overrides:?}"
+        );
+        let held = Snapshot::take(&engine, &TrainState::default(), "", true).unwrap().bytes();
         assert_eq!(e.total() as usize, run + sampler + held, "round {round}: {overrides:?}");
         assert_eq!(sampler > 0, overrides.iter().any(|o| o.contains("sample_interval")));
         // One step runs in it and adds nothing.

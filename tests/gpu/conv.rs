@@ -1,6 +1,6 @@
 //! Causal convolution with SiLU.
 
-use super::compare::{Bound, Case, check_with_gaps, fresh};
+use super::compare::{Bound, Case, check_naive, check_with_gaps, fresh};
 use super::support::random::Random;
 use super::support::unit::Unit;
 use lightning_core::ops::{ConvSiluBwd, ConvSiluFwd};
@@ -35,11 +35,12 @@ pub fn weight_gradient(
     }
 }
 
-fn check(rng: &mut Random, gaps: &[usize], s: Shape) {
+/// Draws operands and returns how to build the case.
+fn conv(rng: &mut Random, s: Shape) -> impl Fn(&mut Unit) -> Case {
     let (t, c, k) = (s.tokens, s.channels, s.taps);
     let [x, dy] = [(); 2].map(|()| rng.normals(t * c, 1.0));
     let (w, b, dw0) = (rng.normals(c * k, 1.0), rng.normals(c, 1.0), rng.normals(c * k, 1.0));
-    check_with_gaps(&format!("{s:?}"), gaps, |u| {
+    move |u| {
         let (start, _) = u.bounds(t, s.row_len, &s.offsets);
         let (x, w, b, dy) = (u.act(t, c, &x), u.act(c, k, &w), u.act(1, c, &b), u.act(t, c, &dy));
         let (y, dx) = (u.out(t, c), u.out(t, c));
@@ -59,7 +60,12 @@ fn check(rng: &mut Random, gaps: &[usize], s: Shape) {
                 ("db", db, Bound::Gradient),
             ],
         }
-    });
+    }
+}
+
+fn check(rng: &mut Random, gaps: &[usize], s: Shape) {
+    let what = format!("{s:?}");
+    check_with_gaps(&what, gaps, conv(rng, s));
 }
 
 #[test]
@@ -81,7 +87,12 @@ fn conv_silu() {
         let count = rows + 3;
         let offsets = rng.offsets(tokens, count);
         let (accumulate, narrow) = (rng.chance(0.5), rng.chance(0.5));
-        check(&mut rng, &[0, 8, 1], Shape { tokens, row_len, channels, taps, offsets, accumulate, narrow });
+        let shape = Shape { tokens, row_len, channels, taps, offsets, accumulate, narrow };
+        check(&mut rng, &[0, 8, 1], shape.clone());
+        if tokens == 3 * 43 {
+            let what = format!("{shape:?}");
+            check_naive(&what, conv(&mut rng, shape));
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Projections with and without an adapter, forward and backward.
 
-use super::compare::{Bound, Case, check_with_gaps, fresh};
+use super::compare::{Bound, Case, check_naive, check_with_gaps, fresh};
 use super::support::unit::Unit;
+use lightning_core::gpu::{GpuDevice, GpuOptions};
 use lightning_core::ops::{Adapter, AdapterGradients, LinearBwd, LinearFwd};
 use lightning_core::tensor::{DType, Tensor};
 
@@ -97,4 +98,59 @@ fn linear_weight_gradient_in_bf16() {
             Case { ops: vec![op.into()], results: vec![("dw", dw, Bound::Gradient)] }
         });
     }
+}
+
+#[test]
+fn linear_equals_the_naive_products() {
+    let mut rng = fresh("linear_equals_the_naive_products");
+    let (t, o, i) = (70, 136, 72);
+    let [x, dy, w, dx] = [t * i, t * o, o * i, t * i].map(|n| rng.normals(n, 1.0));
+    check_naive("70 x 136 x 72", |u| {
+        let (xt, wt, dyt) = (u.act(t, i, &x), u.act(o, i, &w), u.act(t, o, &dy));
+        let (y, dxt, dw) = (u.out(t, o), u.act(t, i, &dx), u.gradient(o, i, false));
+        let backward = LinearBwd {
+            dy: dyt,
+            x: xt,
+            w: wt,
+            dx: Some(dxt),
+            accumulate_dx: true,
+            dw: Some(dw),
+            accumulate_dw: false,
+            adapter: None,
+        };
+        let ops = vec![LinearFwd { x: xt, w: wt, y, adapter: None }.into(), backward.into()];
+        Case { ops, results: vec![("y", y, Bound::Value), ("dx", dxt, Bound::Gradient), ("dw", dw, Bound::Gradient)] }
+    });
+}
+
+/// Kernels of y = x w^T with rows of x, w and y `gap` elements apart, the window of x starting `shift` elements into a
+/// row.
+fn kernels_of(t: usize, o: usize, i: usize, gap: usize, shift: usize, naive: bool) -> Vec<&'static str> {
+    let mut u = Unit::new(DType::BF16);
+    u.gap = gap;
+    let x = u.out(t, i + shift).columns(shift, i);
+    let (w, y) = (u.out(o, i), u.out(t, o));
+    let program = u.program(vec![LinearFwd { x, w, y, adapter: None }.into()]);
+    let options = GpuOptions { naive, ..GpuOptions::default() };
+    let mut device = GpuDevice::new(u.table(), &[&program], options).unwrap_or_else(|e| panic!("{e}"));
+    device.launches(&program).unwrap_or_else(|e| panic!("{e}")).into_iter().map(|(kernel, _)| kernel).collect()
+}
+
+/// Bulk copies need operands that start and step by 16 bytes; everything else takes the plain kernel, decided before
+/// anything runs (row 23 of the defect list: no launch that faults).
+#[test]
+fn linear_takes_the_kernel_that_its_operands_allow() {
+    let kernels = kernels_of(128, 128, 64, 0, 0, false);
+    assert_eq!(kernels, ["gemm_nt_128"]);
+    assert_eq!(kernels_of(128, 128, 64, 8, 8, false), kernels);
+    // The last row of a single-row operand is never stepped over.
+    assert_eq!(kernels_of(1, 128, 64, 0, 0, false), kernels);
+    let plain = ["gemm_plain_nt_bf16"];
+    assert_eq!(kernels_of(128, 128, 64, 1, 0, false), plain);
+    assert_eq!(kernels_of(128, 128, 64, 4, 0, false), plain);
+    assert_eq!(kernels_of(128, 128, 64, 4, 4, false), plain);
+    assert_eq!(kernels_of(128, 128, 63, 0, 0, false), plain);
+    assert_eq!(kernels_of(128, 128, 0, 0, 0, false), plain);
+    assert_eq!(kernels_of(128, 128, 64, 0, 0, true), ["gemm_naive_bf16"]);
+    assert!(kernels_of(0, 128, 64, 0, 0, false).is_empty());
 }

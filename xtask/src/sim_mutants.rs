@@ -21,8 +21,7 @@ pub struct SimMutants {
     /// number of mutants (default 20)
     #[argh(option, default = "20")]
     count: u64,
-    /// draw from this module alone: norm/rms_norm, gemm/gemm, gemm/gemm_plain, moe/experts, attention/attention_fwd,
-    /// attention/attention_bwd, loss/linear_cross_entropy, pipeline
+    /// draw from this module alone, such as norm/rms_norm, gemm/gemm, mamba/ssd_states, pipeline
     #[argh(option)]
     family: Option<String>,
     /// run every mutant whose line in the list contains this, in place of a sample

@@ -106,11 +106,31 @@ __device__ __forceinline__ void mbarrier_arrive_at(uint32_t barrier, uint32_t ra
       : "memory");
 }
 
+// The same in the order of this block alone. Enough where the arrival says that something has been read (by wgmma that was
+// waited for), not that something was written; the cluster-wide release costs a fence of the whole device.
+__device__ __forceinline__ void mbarrier_arrive_read_at(uint32_t barrier, uint32_t rank) {
+  asm volatile(
+      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.release.cta.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+
 // Waits until the phase of this parity has completed. A fresh barrier counts as completed in parity 1.
 __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{\n.reg .pred done;\nagain:\n"
       "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+// The same in the order of this block alone: for what asynchronous copies brought, which counts at the barrier itself, and
+// for arrivals of mbarrier_arrive_read_at. The cluster-wide wait empties the L1 cache.
+__device__ __forceinline__ void mbarrier_wait_block(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred done;\nagain:\n"
+      "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(barrier),
       "r"(parity)
       : "memory");
 }

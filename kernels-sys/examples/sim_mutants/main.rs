@@ -33,7 +33,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 const INPUTS_SEED: u64 = 20;
 
 /// Modules of the product that faults are planted in; the pipeline comes after them.
-const MODULES: [&str; 20] = [
+const MODULES: &[&str] = &[
     "norm/rms_norm",
     "gemm/gemm",
     "gemm/gemm_plain",
@@ -41,6 +41,13 @@ const MODULES: [&str; 20] = [
     "attention/attention_fwd",
     "attention/attention_bwd",
     "loss/linear_cross_entropy",
+    "norm/gated_rms_norm",
+    "conv/conv_silu",
+    "mamba/softplus_dt",
+    "mamba/ssd_states",
+    "mamba/ssd_scan_fwd",
+    "mamba/ssd_scan_bwd_x",
+    "mamba/ssd_scan_bwd_bc",
     "reduce/fill",
     "reduce/sum_blocks",
     "sort/counting_sort",
@@ -231,7 +238,7 @@ fn chosen(arguments: &Arguments, all: &[Vec<Site>]) -> Result<Vec<(usize, usize)
         let named = |of: usize| (0..all[of].len()).filter(move |i| shown(&all[of][*i]).contains(text));
         return Ok((0..all.len()).flat_map(|of| named(of).map(move |i| (of, i))).collect());
     }
-    let names = || MODULES.into_iter().chain([PIPELINE]);
+    let names = || MODULES.iter().copied().chain([PIPELINE]);
     let families: Vec<usize> = match &arguments.family {
         None => (0..all.len()).collect(),
         Some(name) => match names().position(|known| known == name) {

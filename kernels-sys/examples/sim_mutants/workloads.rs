@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::pipeline;
 use super::virtual_gpu::gemm::{Form, Path, Product};
+use super::virtual_gpu::mixer::{Layout, Left, Scan, conv, norm_and_steps, scan};
 use super::virtual_gpu::rms_norm::{BackwardCase, EPS, ForwardCase, Inputs, Odd, XOut, backward, forward};
 use super::virtual_gpu::{Bf16, Element, Random, Trouble, VirtualGpu};
 use super::virtual_gpu::{attention, experts, loss};
@@ -48,6 +49,9 @@ pub fn run(kernel: &str, ptx: &str, inputs_seed: u64, schedule_seed: u64, verify
     if !products.is_empty() {
         return Ok(hasher.finish());
     }
+    if let Some(outcome) = mixer(module, &gpu, &mut random, &mut hasher) {
+        return outcome.map(|()| hasher.finish()).map_err(|trouble| trouble.to_string());
+    }
     let outcome = match kernel {
         "rms_norm_fwd_bf16" => forward_shapes::<Bf16>(&gpu, &mut random, &mut hasher),
         "rms_norm_fwd_f32" => forward_shapes::<f32>(&gpu, &mut random, &mut hasher),
@@ -63,6 +67,48 @@ pub fn run(kernel: &str, ptx: &str, inputs_seed: u64, schedule_seed: u64, verify
         },
     };
     outcome.map(|()| hasher.finish()).map_err(|trouble| trouble.to_string())
+}
+
+/// Launches that reach every path of the kernels of a module of the Mamba-2 mixer; none for other modules. The numbers are
+/// checked against the CPU device by tests of their own.
+fn mixer(
+    module: &str,
+    gpu: &VirtualGpu,
+    random: &mut Random,
+    hasher: &mut DefaultHasher,
+) -> Option<Result<(), Trouble>> {
+    let layouts = [Layout { stride: 0, shift: 0 }, Layout { stride: 0, shift: 3 }];
+    let mut left: Vec<Result<Left, Trouble>> = Vec::new();
+    for (i, layout) in layouts.into_iter().enumerate() {
+        match module {
+            "conv/conv_silu" => {
+                let documents = [1, 2, 3, 31, 100, 4, 130];
+                left.push(conv(gpu, random, (72, 4), &documents, i == 0, layout));
+                left.push(conv(gpu, random, (9, [8, 1][i]), &[33, 0, 32], i == 1, layout));
+            }
+            "norm/gated_rms_norm" | "mamba/softplus_dt" => {
+                left.push(norm_and_steps(gpu, random, (130, 2, 264), [0.0, 0.5][i], layout));
+                left.push(norm_and_steps(gpu, random, (67, 35, 8), [0.5, 0.0][i], layout));
+            }
+            "mamba/ssd_states" | "mamba/ssd_scan_fwd" | "mamba/ssd_scan_bwd_x" | "mamba/ssd_scan_bwd_bc" => {
+                let with_state = i == 0;
+                let (groups, documents) = (2, &[90, 3, 47][..]);
+                let small = Scan { heads: 4, head_dim: 8, state: 16, groups, chunk: 70, documents, with_state };
+                left.push(scan(gpu, random, small, layout));
+                let wide =
+                    Scan { heads: 2, head_dim: 67, state: 70, groups: 1, chunk: 9, documents: &[11], with_state };
+                left.push(scan(gpu, random, wide, layout));
+            }
+            _ => return None,
+        }
+    }
+    for left in left {
+        match left {
+            Ok(left) => left.into_iter().for_each(|(_, bytes)| bytes.hash(hasher)),
+            Err(trouble) => return Some(Err(trouble)),
+        }
+    }
+    Some(Ok(()))
 }
 
 /// Products that reach every path of a matrix product's kernel; none for other kernels.

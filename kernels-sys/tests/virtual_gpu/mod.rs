@@ -8,6 +8,7 @@ pub mod embed;
 pub mod experts;
 pub mod gemm;
 pub mod loss;
+pub mod mixer;
 pub mod optim;
 pub mod rms_norm;
 pub mod routing;

@@ -57,11 +57,15 @@ impl CpuDevice {
                 Space::Arena => programs.iter().map(|p| p.arena_bytes).max().unwrap_or(0),
                 other => persistent.bytes(other),
             };
-            regions.push(Region::zeroed(bytes).ok_or(CoreError::OutOfMemory { space: space.name(), bytes })?);
+            regions.push(Region::zeroed(bytes).ok_or(CoreError::OutOfMemory {
+                space: space.name(),
+                bytes,
+                free: None,
+            })?);
         }
         let per_worker = programs.iter().map(|p| Self::scratch_bytes(p)).max().unwrap_or(0);
         let bytes = per_worker * threads;
-        let scratch = Region::zeroed(bytes).ok_or(CoreError::OutOfMemory { space: "scratch", bytes })?;
+        let scratch = Region::zeroed(bytes).ok_or(CoreError::OutOfMemory { space: "scratch", bytes, free: None })?;
         #[cfg(feature = "std")]
         let pool =
             if threads > 1 {

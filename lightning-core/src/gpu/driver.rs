@@ -201,7 +201,8 @@ impl DeviceMemory {
         let address = match unsafe { result::malloc_sync(bytes) } {
             Ok(address) => address,
             Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
-                return Err(CoreError::OutOfMemory { space, bytes });
+                let free = result::mem_get_info().ok().map(|(free, _)| free);
+                return Err(CoreError::OutOfMemory { space, bytes, free });
             }
             Err(error) => return Err(device_error(format!("allocating {bytes} bytes for {space}"), error)),
         };

@@ -14,6 +14,7 @@ mod lower;
 mod ops;
 mod staging;
 mod tensor_map;
+mod timing;
 
 pub use driver::{DeviceInfo, devices, usable};
 pub use foreign::{GpuOps, Workspace};
@@ -99,7 +100,7 @@ impl GpuDevice {
         };
         let planned: usize = Space::ALL.iter().map(|s| bytes_of(*s)).sum::<usize>() + scratch_bytes;
         if planned > driver.info.memory {
-            return Err(CoreError::OutOfMemory { space: "the whole plan", bytes: planned });
+            return Err(CoreError::OutOfMemory { space: "the whole plan", bytes: planned, free: None });
         }
         let mut regions = Vec::new();
         for space in Space::ALL {

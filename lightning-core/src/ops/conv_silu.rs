@@ -179,7 +179,6 @@ impl Operation for ConvSiluBwd {
         // Taps and bias by row, the pre-activation, a ring of K rows of dx, sums of dw and db.
         (3 * self.w.cols + 3) * self.x.cols
     }
-    #[cfg(feature = "gpu")]
     fn gpu_scratch(&self) -> usize {
         // Sums of dw and db of every block of tokens.
         self.x.rows.div_ceil(Self::GPU_BLOCK) * (self.w.cols + 1) * self.x.cols * size_of::<f32>()

@@ -151,10 +151,10 @@ impl Operation for SsdScanFwd {
         let (q, w) = (s.chunk.min(s.row_len.max(1)), s.group_heads() * s.head_dim);
         2 * q * s.state + 2 * q * q + 3 * q * w + q + w * s.state
     }
-    #[cfg(feature = "gpu")]
     fn gpu_scratch(&self) -> usize {
-        // The logarithms of the decays.
-        self.x.rows * self.shape.heads * size_of::<f32>()
+        // The logarithms of the decays; the naive kernels keep the running states of the rows there.
+        let (s, tokens) = (&self.shape, self.x.rows);
+        (tokens * s.heads).max(s.rows(tokens) * s.state_elements()) * size_of::<f32>()
     }
 }
 
@@ -388,13 +388,12 @@ impl Operation for SsdScanBwd {
         let (q, w) = (s.chunk.min(s.row_len.max(1)), s.group_heads() * s.head_dim);
         4 * q * s.state + 4 * q * q + 5 * q * w + 3 * q + w * s.state
     }
-    #[cfg(feature = "gpu")]
     fn gpu_scratch(&self) -> usize {
         // The gradients of the states at chunk ends, sums of da_log and dd for each chunk, the logarithms of the decays and
         // their gradients.
         let (s, tokens) = (&self.fwd.shape, self.dy.rows);
         let chunks = s.rows(tokens) * s.chunks();
-        (chunks * (s.state_elements() + 2 * s.heads) + 2 * tokens * s.heads) * size_of::<f32>()
+        (chunks * (s.state_elements() + 2 * s.heads) + tokens * s.heads) * size_of::<f32>() + self.fwd.gpu_scratch()
     }
 }
 

@@ -86,6 +86,14 @@ macro_rules! operations {
             pub fn gpu_scratch(&self) -> usize {
                 match self { $(Self::$name(op) => op.gpu_scratch()),+ }
             }
+            /// Adds the operation's launches on the GPU device.
+            #[cfg(feature = "gpu")]
+            pub(crate) fn lower_gpu(
+                &self,
+                gpu: &mut crate::gpu::Lowering<'_>,
+            ) -> Result<(), crate::error::CoreError> {
+                match self { $(Self::$name(op) => crate::gpu::GpuKernel::lower(op, gpu)),+ }
+            }
             /// Executes the operation on the CPU device.
             pub(crate) fn run_cpu(&self, cpu: &Cpu<'_>) {
                 match self { $(Self::$name(op) => match op.dtype() {

@@ -301,8 +301,8 @@ mod tests {
         };
         for round in 0..30 {
             let mut text = String::new();
-            // More rows than a block of the index now and then, none at all the first time.
-            for row in 0..round * if round % 10 == 9 { 1500 } else { 7 } {
+            // More rows than a block of the index once, none at all the first time.
+            for row in 0..if round == 9 { BLOCK + 300 } else { 7 * round } {
                 text += &match next(12) {
                     0 => "\n".to_string(),
                     1 => " \t \r\n".to_string(),

@@ -1,6 +1,7 @@
 //! What can be wrong with a checkpoint.
 
 use crate::cli::{Exit, Failure};
+use lightning_core::CoreError;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,8 @@ pub enum CheckpointError {
         /// The differences, one per line.
         differences: Vec<String>,
     },
+    /// The device refused to read or write a tensor.
+    Device(CoreError),
     /// A weight is not a number.
     NotFinite {
         /// The file.
@@ -94,6 +97,7 @@ impl fmt::Display for CheckpointError {
                 }
                 f.write_str("\nstart with the configuration in its run_config.toml (--config), or in a new folder")
             }
+            Self::Device(e) => e.fmt(f),
             Self::NotFinite { path, tensor, count } => write!(
                 f,
                 "{}: `{tensor}` has {count} elements that are NaN or infinite; load an older checkpoint",
@@ -105,9 +109,16 @@ impl fmt::Display for CheckpointError {
 
 impl std::error::Error for CheckpointError {}
 
+impl From<CoreError> for CheckpointError {
+    fn from(error: CoreError) -> Self {
+        Self::Device(error)
+    }
+}
+
 impl From<CheckpointError> for Failure {
     fn from(error: CheckpointError) -> Self {
-        let exit = match &error {
+        let exit = match error {
+            CheckpointError::Device(e) => return e.into(),
             CheckpointError::OtherModel { .. } => Exit::Usage,
             _ => Exit::Invalid,
         };

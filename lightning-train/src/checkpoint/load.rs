@@ -53,7 +53,7 @@ pub(super) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T
 /// on standard error (pitfall B77).
 ///
 /// # Errors
-/// Missing or damaged files, another model, weights that are not finite. The engine may hold some of the new weights
+/// Missing or damaged files, another model, weights that are not finite, a device that fails. The engine may hold some of the new weights
 /// after an error.
 pub fn load(engine: &mut Engine, folder: &Path, options: LoadOptions) -> Result<TrainState, CheckpointError> {
     load_from(engine, folder, options, false)
@@ -90,20 +90,20 @@ fn load_from(
     for (name, tensors) in parts {
         let values = |section: &str| read_tensor(&checkpoint, &format!("{section}/{name}"));
         let weight = values("model")?.expect("compared above");
-        model.write_weight(&mut engine.device, tensors, &weight).expect("sizes were compared");
+        model.write_weight(&mut engine.device, tensors, &weight)?;
         let Some(training) = tensors.training.filter(|_| wants_optimizer) else {
             continue;
         };
         if let Some(master) = values("optim.master")? {
             // A run in a wider type takes the master as its weight.
             let target = training.master.unwrap_or(tensors.weight);
-            engine.device.write_f64(buffers, target, &master).expect("sizes were compared");
+            engine.device.write_f64(buffers, target, &master)?;
         }
         if let (Some((m, v)), Some(m_values), Some(v_values)) =
             (training.moments, values("optim.m")?, values("optim.v")?)
         {
-            engine.device.write_f64(buffers, m, &m_values).expect("sizes were compared");
-            engine.device.write_f64(buffers, v, &v_values).expect("sizes were compared");
+            engine.device.write_f64(buffers, m, &m_values)?;
+            engine.device.write_f64(buffers, v, &v_values)?;
         }
     }
     if options.optimizer {
@@ -113,7 +113,7 @@ fn load_from(
             (StateSlot::Skipped, state.skipped_steps),
             (StateSlot::SkippedInARow, state.skipped_in_a_row),
         ] {
-            engine.set_state(slot, value as f64).expect("the state block can be written");
+            engine.set_state(slot, value as f64)?;
         }
     }
     Ok(state)

@@ -43,13 +43,21 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Copies the engine's weights and, if it has one and `optimizer` is set, its optimizer.
-    pub fn take(engine: &Engine, state: &TrainState, run_config: &str, optimizer: bool) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// A device that fails.
+    pub fn take(
+        engine: &Engine,
+        state: &TrainState,
+        run_config: &str,
+        optimizer: bool,
+    ) -> Result<Self, CheckpointError> {
+        Ok(Self {
             state: state.clone(),
             run_config: run_config.into(),
             model_config: config_json::to_text(&engine.model.spec.config),
-            writers: vec![collect(engine, optimizer)],
-        }
+            writers: vec![collect(engine, optimizer)?],
+        })
     }
 
     /// Bytes of host memory that the pieces take.
@@ -182,7 +190,8 @@ fn file_dtype(dtype: DType) -> Dtype {
 /// Writes a checkpoint of the engine's weights and, if it has one and `optimizer` is set, its optimizer. Returns the folder.
 ///
 /// # Errors
-/// What the system refuses; nothing that looks complete is left behind, and older checkpoints stay.
+/// A device that fails, and what the system refuses; nothing that looks complete is left behind, and older checkpoints
+/// stay.
 pub fn save(
     engine: &Engine,
     folder: &Path,
@@ -190,17 +199,17 @@ pub fn save(
     run_config: &str,
     optimizer: bool,
 ) -> Result<PathBuf, CheckpointError> {
-    Snapshot::take(engine, state, run_config, optimizer).write(folder)
+    Snapshot::take(engine, state, run_config, optimizer)?.write(folder)
 }
 
 /// Every tensor of the checkpoint as bytes.
-fn collect(engine: &Engine, optimizer: bool) -> Vec<HeldPiece> {
+fn collect(engine: &Engine, optimizer: bool) -> Result<Vec<HeldPiece>, CheckpointError> {
     let buffers = engine.model.persistent.buffers();
     let mut pieces = Vec::new();
     for (part, _, tensors) in engine.model.parts() {
-        let mut add = |section: &str, tensor: Tensor| {
+        let mut add = |section: &str, tensor: Tensor| -> Result<(), CheckpointError> {
             let mut bytes = vec![0; tensor.bytes()];
-            engine.device.read(buffers, tensor, &mut bytes).expect("parameters can be read");
+            engine.device.read(buffers, tensor, &mut bytes)?;
             pieces.push(HeldPiece {
                 name: format!("{section}/{}", part.name),
                 dtype: file_dtype(tensor.dtype),
@@ -208,19 +217,20 @@ fn collect(engine: &Engine, optimizer: bool) -> Vec<HeldPiece> {
                 region: Region::whole(&part.shape),
                 bytes,
             });
+            Ok(())
         };
-        add("model", tensors.weight);
+        add("model", tensors.weight)?;
         if let Some(training) = tensors.training.filter(|_| optimizer) {
             if let Some(master) = training.master {
-                add("optim.master", master);
+                add("optim.master", master)?;
             }
             if let Some((m, v)) = training.moments {
-                add("optim.m", m);
-                add("optim.v", v);
+                add("optim.m", m)?;
+                add("optim.v", v)?;
             }
         }
     }
-    pieces
+    Ok(pieces)
 }
 
 /// Removes drafts of programs that ended before they were done.

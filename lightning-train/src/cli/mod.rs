@@ -23,7 +23,9 @@ use argv::{Flag, Normalised, normalise, split_paths};
 pub use exit::{Exit, Failure};
 use help::VerbHelp;
 pub use train::TrainRequest;
-pub use verbs::{BenchStepArgs, CompareArgs, DoctorArgs, PlotArgs, VerifyParityArgs, VerifyResumeArgs};
+pub use verbs::{
+    BenchKernelsArgs, BenchStepArgs, CompareArgs, DoctorArgs, PlotArgs, VerifyParityArgs, VerifyResumeArgs,
+};
 
 /// What a verb does with its flags and the plain words of the command line.
 pub type WithWords<A> = fn(A, Vec<String>) -> Result<(), Failure>;
@@ -37,6 +39,8 @@ pub struct Actions {
     pub verify_parity: Option<fn(VerifyParityArgs) -> Result<(), Failure>>,
     /// `plan`.
     pub plan: Option<fn(PlanRequest) -> Result<(), Failure>>,
+    /// `bench kernels`.
+    pub bench_kernels: Option<fn(BenchKernelsArgs) -> Result<(), Failure>>,
     /// `bench step`.
     pub bench_step: Option<fn(BenchStepArgs) -> Result<(), Failure>>,
     /// `import`.
@@ -116,6 +120,9 @@ fn verb_list(actions: &Actions) -> Vec<VerbHelp> {
             words: "plan",
             about: "memory, work and time of a training before it runs, for any device",
         });
+    }
+    if actions.bench_kernels.is_some() {
+        verbs.push(VerbHelp { words: "bench kernels", about: "time or count the operations of a model on a GPU" });
     }
     if actions.bench_step.is_some() {
         verbs.push(VerbHelp { words: "bench step", about: "time training steps on this machine" });
@@ -204,6 +211,9 @@ fn dispatch(words: &[String], actions: &Actions, process: &mut Process<'_>) -> R
         }
         ("verify", "parity", Actions { verify_parity: Some(act), .. }) => {
             two_words(first, second, words, verbs::VERIFY_PARITY_FLAGS, process, *act)
+        }
+        ("bench", "kernels", Actions { bench_kernels: Some(act), .. }) => {
+            two_words(first, second, words, verbs::BENCH_KERNELS_FLAGS, process, *act)
         }
         ("bench", "step", Actions { bench_step: Some(act), .. }) => {
             two_words(first, second, words, verbs::BENCH_STEP_FLAGS, process, *act)

@@ -24,6 +24,7 @@ fn full() -> Actions {
     Actions {
         train: Some(|request| Err(Failure::new(Exit::Requeue, request.resolved.config.run.mode.name()))),
         verify_parity: Some(|args| Err(Failure::new(Exit::Verification, args.hf + &args.golden))),
+        bench_kernels: Some(|args| Err(Failure::new(Exit::Unexpected, args.shapes + &args.filter))),
         bench_step: Some(|args| Err(Failure::new(Exit::Unexpected, format!("{} {}", args.config, args.steps)))),
         ..Actions::default()
     }
@@ -65,6 +66,8 @@ fn tables_of_two_word_verbs_fit_argh() {
     assert_eq!((r.exit, r.err.as_str()), (Exit::Unexpected, "error: demo 9\n"));
     let r = ran("verify parity --golden b", &[], &full());
     assert!(r.exit == Exit::Usage && r.err.contains("--hf"), "{}", r.err);
+    let r = ran("bench kernels --shapes tiny --filter=linear --tokens 3 --repeats 1 --device sim --json", &[], &full());
+    assert_eq!((r.exit, r.err.contains("tinylinear")), (Exit::Unexpected, true), "{}", r.err);
     let r = ran("bench step --steps=many", &[], &full());
     assert!(r.exit == Exit::Usage && r.err.contains("many"), "{}", r.err);
     assert_eq!(ran("bench step a.b=1", &[], &full()).exit, Exit::Usage);

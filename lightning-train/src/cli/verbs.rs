@@ -328,6 +328,43 @@ pub const BENCH_STEP_FLAGS: &[Flag] = &[
     Flag::new("json", Switch),
 ];
 
+/// Run every distinct operation of a model's training step alone on a GPU.
+///
+/// A real device is timed: median, p10 and p90 with a cold L2 cache, TFLOP/s, GB/s and the share of the roof. The virtual
+/// GPU has no time and is counted: FLOP and bytes against what is needed, bank conflicts, instructions.
+#[derive(FromArgs, Debug)]
+#[argh(help_triggers("--help"))]
+pub struct BenchKernelsArgs {
+    /// 30b (default), tiny, a model's name, or the config.json of a checkpoint
+    #[argh(option, default = "String::from(\"30b\")", arg_name = "name")]
+    pub shapes: String,
+    /// only operations whose name or shapes contain this
+    #[argh(option, default = "String::new()", arg_name = "text")]
+    pub filter: String,
+    /// tokens of the step; default 8192, on the virtual GPU 16
+    #[argh(option, arg_name = "n")]
+    pub tokens: Option<usize>,
+    /// timed runs of each operation
+    #[argh(option, default = "50", arg_name = "n")]
+    pub repeats: usize,
+    /// cuda (default), or sim for the virtual GPU
+    #[argh(option, arg_name = "name", default = "DeviceKind::Cuda")]
+    pub device: DeviceKind,
+    /// print a line of JSON for each operation
+    #[argh(switch)]
+    pub json: bool,
+}
+
+/// Flags of [`BenchKernelsArgs`].
+pub const BENCH_KERNELS_FLAGS: &[Flag] = &[
+    Flag::new("shapes", Value),
+    Flag::new("filter", Value),
+    Flag::new("tokens", Value),
+    Flag::new("repeats", Value),
+    Flag::new("device", Value),
+    Flag::new("json", Switch),
+];
+
 /// Check that a run that stops and goes on is the run that never stopped, bit for bit.
 ///
 /// Takes --recipe or --config and overrides as `train` does. Trains 2 K steps in one go, and K steps, stop, K steps in a

@@ -20,7 +20,7 @@ use safetensors::Dtype;
 use serde_json::json as object;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Largest file of an imported checkpoint, in bytes: small enough that a killed conversion loses little.
 const SHARD_BYTES: u64 = 2_000_000_000;

@@ -9,11 +9,11 @@ use super::ranks::{self, Ranks, Shape};
 use super::statics::{self, Static};
 use super::targets::Target;
 use crate::cli::{Exit, Failure};
-use crate::config::choices::{DeviceKind, Mode, PeftScheme, Precision as Class};
+use crate::config::choices::{Mode, PeftScheme, Precision as Class};
 use crate::config::run::RunConfig;
+use crate::train::device::DeviceChoice;
 use crate::train::sample::SampleSettings;
 use crate::train::{engine::available_threads, flops, settings};
-use lightning_core::cpu::CpuDevice;
 use lightning_core::model::{AdamConfig, Model, ModelSpec, ParamTensors, ProgramKind, Trace};
 use lightning_core::program::{Op, Program, Space};
 
@@ -99,7 +99,8 @@ pub struct Planner<'a> {
     /// Measured kernels.
     pub measured: Option<KernelTable>,
     limit: (f64, String),
-    threads: usize,
+    /// Where the run is, when the plan is of a run on this machine and its target says nothing else.
+    device: DeviceChoice,
 }
 
 fn cpu_programs(model: &Model, adam: &AdamConfig) -> Result<Vec<Program>, Failure> {
@@ -117,18 +118,18 @@ fn cpu_programs(model: &Model, adam: &AdamConfig) -> Result<Vec<Program>, Failur
 /// Impossible sizes.
 pub fn cpu_bytes(spec: &ModelSpec, adam: &AdamConfig, threads: usize) -> Result<usize, Failure> {
     let model = Model::new(spec.clone())?;
-    Ok(device_bytes(&model, &cpu_programs(&model, adam)?, threads))
+    Ok(device_bytes(&model, &cpu_programs(&model, adam)?, &DeviceChoice::Cpu { threads }))
 }
 
 /// The same of the second engine, if the configuration asks for samples of text beside a training of `spec`.
 ///
 /// # Errors
 /// Impossible sizes.
-pub fn sampler_bytes(config: &RunConfig, spec: &ModelSpec, threads: usize) -> Result<usize, Failure> {
+pub fn sampler_bytes(config: &RunConfig, spec: &ModelSpec, device: &DeviceChoice) -> Result<usize, Failure> {
     let Some((_, settings)) = SampleSettings::of(config) else { return Ok(0) };
     let model = Model::new(settings.spec(spec))?;
     let program = model.micro_batch(ProgramKind::Evaluate, Trace::Full)?;
-    Ok(device_bytes(&model, &[program], threads))
+    Ok(device_bytes(&model, &[program], device))
 }
 
 /// Bytes of the copy that a checkpoint is written from, as [`crate::checkpoint::Snapshot::bytes`] counts them.
@@ -143,12 +144,11 @@ pub fn snapshot_bytes(model: &Model, optimizer: bool) -> usize {
     model.parts().map(|(_, _, tensors)| one(tensors)).sum()
 }
 
-fn device_bytes(model: &Model, programs: &[Program], threads: usize) -> usize {
+fn device_bytes(model: &Model, programs: &[Program], device: &DeviceChoice) -> usize {
     let persistent: usize =
         Space::ALL.into_iter().filter(|s| *s != Space::Arena).map(|s| model.persistent.bytes(s)).sum();
     let arena = programs.iter().map(|p| p.arena_bytes).max().unwrap_or(0);
-    let scratch = programs.iter().map(CpuDevice::scratch_bytes).max().unwrap_or(0);
-    persistent + arena + scratch * threads.max(1)
+    persistent + arena + device.scratch_bytes(programs)
 }
 
 impl<'a> Planner<'a> {
@@ -173,8 +173,13 @@ impl<'a> Planner<'a> {
             target,
             measured,
             limit,
-            threads: config.device.threads.unwrap_or_else(available_threads),
+            device: DeviceChoice::Cpu { threads: config.device.threads.unwrap_or_else(available_threads) },
         })
+    }
+
+    /// The same planner for a run on a device of this machine that has `memory` bytes.
+    pub fn on(self, device: DeviceChoice, memory: f64, source: String) -> Self {
+        Self { device, limit: (memory, source), ..self }
     }
 
     /// A planner for the same ranks, target and measurements and other settings.
@@ -182,7 +187,8 @@ impl<'a> Planner<'a> {
     /// # Errors
     /// Layouts that do not divide.
     pub fn with<'b>(&self, config: &'b RunConfig) -> Result<Planner<'b>, Failure> {
-        Planner::new(config, self.ranks.world, self.target, self.measured.clone())
+        let planner = Planner::new(config, self.ranks.world, self.target, self.measured.clone())?;
+        Ok(Planner { limit: self.limit.clone(), device: self.device, ..planner })
     }
 
     /// The shape that the configuration asks for.
@@ -196,10 +202,8 @@ impl<'a> Planner<'a> {
 
     /// Whether the plan is of a run on this machine: exact, not projected.
     pub fn exact(&self) -> bool {
-        self.target.memory.is_none()
-            && self.ranks.world == 1
-            && self.config.run.mode == Mode::Pretrain
-            && self.config.device.kind == DeviceKind::Cpu
+        let here = self.target.memory.is_none() || self.device.overlaps();
+        here && self.ranks.world == 1 && self.config.run.mode == Mode::Pretrain
     }
 
     /// Plans a shape.
@@ -234,9 +238,15 @@ impl<'a> Planner<'a> {
         if exact {
             let programs = cpu_programs(&model, &settings::adam(config)?)?;
             arena = programs.iter().map(|p| p.arena_bytes).max().unwrap_or(0) as f64;
-            scratch = (programs.iter().map(CpuDevice::scratch_bytes).max().unwrap_or(0) * self.threads) as f64;
-            snapshot = snapshot_bytes(&model, config.checkpoint.save_optim) as f64;
-            sampler = sampler_bytes(config, &spec, self.threads)? as f64;
+            scratch = self.device.scratch_bytes(&programs) as f64;
+            sampler = sampler_bytes(config, &spec, &self.device)? as f64;
+            // The copy that a checkpoint is written from is in the host's memory.
+            let copy = snapshot_bytes(&model, config.checkpoint.save_optim) as f64;
+            if self.device.overlaps() {
+                host = copy;
+            } else {
+                snapshot = copy;
+            }
             program = programs.into_iter().next().expect("the list of programs is not empty");
         } else {
             program = ranks::rank_program(&model, ranks, shape.row_len, frozen);
@@ -262,7 +272,7 @@ impl<'a> Planner<'a> {
             activations,
             collective,
             host,
-            reserve: self.target.reserve,
+            reserve: if exact { 0.0 } else { self.target.reserve },
             limit: self.limit.0,
             limit_source: self.limit.1.clone(),
             program_flops: 0.0,
@@ -339,7 +349,7 @@ impl<'a> Planner<'a> {
             Class::F64 => (1.0, "f64"),
             _ => (1.0, "bf16"),
         };
-        let threads = if self.target.memory.is_none() { self.threads as f64 } else { 1.0 };
+        let threads = if self.target.memory.is_none() { self.device.threads() as f64 } else { 1.0 };
         let rate = self.target.flops * factor * threads;
         let roof = |flops: f64, bytes: f64| (flops / rate).max(bytes / self.target.bandwidth);
         let measured = self.measured.as_ref().and_then(|table| table.nearest(op.name(), name, flops, bytes));

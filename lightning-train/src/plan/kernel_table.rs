@@ -8,9 +8,13 @@
 //!
 //! `op` is the operation's name (`plan --ops` lists them), `flops` and `bytes` are those of the measured call: what the
 //! operation itself answers for its shapes. Any number of calls of an operation may stand there; a plan takes the nearest.
+//! The lines that `bench kernels --json` prints are read as well; operations that were only counted have no time there and
+//! are left out.
 
+use super::targets::TARGETS;
 use crate::cli::{Exit, Failure};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 const FORMAT: &str = "lightning-kernel-table";
 const VERSION: u32 = 1;
@@ -83,7 +87,12 @@ impl KernelTable {
             )
         };
         let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
-        let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        let is_line = |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|row| row["op"].is_string());
+        let json = match text.lines().next() {
+            Some(line) if is_line(line) => serde_json::to_value(Self::of_lines(&text).map_err(bad)?),
+            _ => serde_json::from_str(&text),
+        };
+        let json: Value = json.map_err(|e| bad(e.to_string()))?;
         if json["format"] != FORMAT {
             return Err(bad(format!("`format` is {}, expected \"{FORMAT}\"", json["format"])));
         }
@@ -104,6 +113,39 @@ impl KernelTable {
                 let text = "`seconds` and `bytes` must be above 0, `flops` at least 0";
                 return Err(bad(format!("kernels[{i}] ({}): {text}", k.op)));
             }
+        }
+        Ok(table)
+    }
+
+    /// The timed calls among the lines of `bench kernels --json`.
+    fn of_lines(text: &str) -> Result<Self, String> {
+        let mut table = Self::new("", "", 0, Vec::new());
+        for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let row: Value = serde_json::from_str(line).map_err(|e| format!("line {}: {e}", i + 1))?;
+            let Some(median) = row["median_us"].as_f64() else { continue };
+            let number = |key: &str| row[key].as_f64().ok_or_else(|| format!("line {}: no number `{key}`", i + 1));
+            let device = row["device"].as_str().unwrap_or_default().to_string();
+            let target = TARGETS.iter().find(|t| device.to_ascii_lowercase().contains(t.name));
+            let target = target.ok_or_else(|| format!("line {}: `device` {device:?} is no target of plans", i + 1))?;
+            if !table.target.is_empty() && table.target != target.name {
+                return Err(format!(
+                    "line {}: measured on {}, the lines before on {}",
+                    i + 1,
+                    target.name,
+                    table.target
+                ));
+            }
+            (table.target, table.machine) = (target.name.into(), device);
+            table.kernels.push(KernelTime {
+                op: row["op"].as_str().unwrap_or_default().into(),
+                precision: Some("bf16".into()),
+                flops: number("flops")?,
+                bytes: number("bytes")?,
+                seconds: median / 1e6,
+            });
+        }
+        if table.kernels.is_empty() {
+            return Err("no line has a time (`median_us`); the virtual GPU only counts".into());
         }
         Ok(table)
     }
@@ -152,6 +194,34 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert!(KernelTable::read(&name, "h200").unwrap_err().message.contains(&name));
+    }
+
+    #[test]
+    fn lines_of_the_kernel_benchmark_are_read() {
+        let path = std::env::temp_dir().join(format!("lightning-kernel-lines-{}.jsonl", std::process::id()));
+        let name = path.display().to_string();
+        let line = |op: &str, device: &str, more: &str| {
+            format!(
+                "{{\"op\":\"{op}\",\"shapes\":\"x 8x8\",\"device\":\"{device}\",\"flops\":10,\"bytes\":20{more}}}\n"
+            )
+        };
+        let time = ",\"median_us\":5.0";
+        let counted = line("linear_bwd", "NVIDIA H200", ",\"moved_bytes\":30");
+        std::fs::write(&path, line("linear_fwd", "NVIDIA H200", time) + &counted).unwrap();
+        let table = KernelTable::read(&name, "h200").unwrap();
+        assert_eq!(table.kernels, [call("linear_fwd", Some("bf16"), 10.0, 20.0, 5e-6)]);
+        assert!(KernelTable::read(&name, "h100").is_err());
+        for (text, words) in [
+            (counted.clone(), "no line has a time"),
+            (line("linear_fwd", "NVIDIA T4", time), "`device` \"NVIDIA T4\" is no target"),
+            (line("a", "H200", time) + &line("a", "H100", time), "line 2: measured on h100, the lines before on h200"),
+            (line("a", "H200", time) + "{", "line 2"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = KernelTable::read(&name, "h200").unwrap_err();
+            assert!(error.message.contains(words), "{error}");
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -62,7 +62,8 @@ impl Rules {
     /// the MTP block never are.
     pub fn apply(&self, region: &str, op: &Op) -> bool {
         let product = matches!(op, Op::LinearFwd(_) | Op::LinearBwd(_) | Op::ExpertsFwd(_) | Op::ExpertsBwd(_));
-        let join = region.starts_with("mtp") && !region.contains("layers");
+        // Layers have a number behind a dot: `mtp1.0/forward` is a layer, `mtp1/forward` the join.
+        let join = region.starts_with("mtp") && !region.split('/').next().is_some_and(|stack| stack.contains('.'));
         self.bytes.is_some() && product && !join && !(self.mtp_stays && region.starts_with("mtp"))
     }
 

@@ -27,10 +27,9 @@ pub mod targets;
 use crate::cli::{Exit, Failure};
 use crate::config::resolve::Resolved;
 use crate::config::run::RunConfig;
-use crate::train::{engine::available_threads, settings};
-use estimate::{Planner, cpu_bytes, sampler_bytes, snapshot_bytes};
+use crate::train::device::DeviceChoice;
+use estimate::{Estimate, Planner};
 use kernel_table::KernelTable;
-use lightning_core::model::Model;
 use std::io::Write;
 
 /// A configuration to plan.
@@ -64,36 +63,51 @@ pub fn plan(request: PlanRequest) -> Result<(), Failure> {
     }
 }
 
-/// Refuses a run on the processor that needs more memory than the machine or its control group has, before anything is
-/// allocated.
+/// Refuses a run that needs more memory than its device has (for the processor: the machine, or its control group), before
+/// anything is allocated.
 ///
 /// # Errors
-/// `OutOfMemory` with what is needed, what there is, and the first knobs to turn.
-pub fn refuse_what_does_not_fit(config: &RunConfig) -> Result<(), Failure> {
-    let spec = settings::model_spec(config)?;
-    let threads = config.device.threads.unwrap_or_else(available_threads);
-    let bytes = cpu_bytes(&spec, &settings::adam(config)?, threads)?
-        + sampler_bytes(config, &spec, threads)?
-        + snapshot_bytes(&Model::new(spec)?, config.checkpoint.save_optim);
-    let Some((limit, source)) = memory_limit::of_machine() else {
+/// `OutOfMemory` with what is needed, what there is, where it goes, and the first knobs to turn.
+pub fn refuse_what_does_not_fit(config: &RunConfig, device: &DeviceChoice) -> Result<(), Failure> {
+    let Some((limit, source)) = device.memory()? else {
         return Ok(());
     };
-    if bytes as u64 <= limit {
+    let planner = Planner::new(config, 1, &targets::TARGETS[0], None)?.on(*device, limit, source.clone());
+    let estimate = planner.estimate(&planner.shape())?;
+    if estimate.fits() {
         return Ok(());
     }
     let gib = |b: f64| b / 1_073_741_824.0;
-    let planner = Planner::new(config, 1, &targets::TARGETS[0], None)?;
-    let knobs = advice::knobs(&planner)?;
-    let mut message = format!(
+    let message = format!(
         "the plan needs {:.2} GiB, {source} is {:.2} GiB; nothing was allocated",
-        gib(bytes as f64),
-        gib(limit as f64)
+        gib(estimate.total()),
+        gib(limit)
     );
-    for knob in knobs.iter().take(4) {
-        message.push_str(&format!("\n    {}: saves {:.2} GiB", knob.setting, gib(knob.saves)));
+    Err(Failure::new(Exit::OutOfMemory, message + &where_it_goes(&planner, &estimate)?))
+}
+
+/// What to say when a device refused memory that the plan said it has: the same table, with what is free now.
+pub fn refused_memory(config: &RunConfig, device: &DeviceChoice, failure: Failure) -> Failure {
+    let told = || -> Result<String, Failure> {
+        let Some((limit, source)) = device.memory()? else { return Ok(String::new()) };
+        let planner = Planner::new(config, 1, &targets::TARGETS[0], None)?.on(*device, limit, source);
+        let estimate = planner.estimate(&planner.shape())?;
+        where_it_goes(&planner, &estimate)
+    };
+    let table = told().unwrap_or_default();
+    Failure::new(failure.exit, failure.message + &table)
+}
+
+/// Table of a plan's memory and the first knobs to turn.
+fn where_it_goes(planner: &Planner<'_>, estimate: &Estimate) -> Result<String, Failure> {
+    let mut text = format!("\n{}", report::memory(estimate).join("\n"));
+    let gib = |b: f64| b / 1_073_741_824.0;
+    for knob in advice::knobs(planner)?.iter().take(4) {
+        let fits = if knob.fits { ", fits" } else { "" };
+        text.push_str(&format!("\n    {}: saves {:.2} GiB{fits}", knob.setting, gib(knob.saves)));
     }
-    message.push_str("\n`lightning-train plan` with the same arguments shows where it goes");
-    Err(Failure::new(Exit::OutOfMemory, message))
+    text.push_str("\n`lightning-train plan` with the same arguments says more");
+    Ok(text)
 }
 
 /// The plan of a request as an estimate, with its planner's target.

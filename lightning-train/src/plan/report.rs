@@ -1,6 +1,7 @@
 //! The plan as text and as JSON.
 
 use super::advice::{self, Knob};
+use super::estimate::Estimate;
 use super::targets::RECORDED_PEAKS;
 use super::{PlanRequest, planner};
 use crate::cli::Failure;
@@ -61,6 +62,51 @@ fn notes(request: &PlanRequest, target: &str, exact: bool) -> Vec<String> {
         notes.push("transients of the optimizer step and fragmentation are not counted".to_string());
     }
     notes
+}
+
+/// What a rank's memory is for, line by line.
+pub(super) fn memory(e: &Estimate) -> Vec<String> {
+    let (unit, divisor) = unit(e);
+    let size = |bytes: f64| bytes / divisor;
+    let (s, a) = (&e.statics, &e.activations);
+    let mut lines = Vec::new();
+    let mut line = |text: String| lines.push(text);
+    line(format!("memory per rank ({unit})"));
+    for (name, bytes) in [
+        ("weights", s.weights),
+        ("gradients", s.gradients),
+        ("optimizer", s.optimizer()),
+        ("  masters", s.masters),
+        ("  moments", s.moments),
+        ("inputs, state", s.state),
+    ] {
+        line(format!("  {name:28} {:9.2}", size(bytes)));
+    }
+    line(format!("  {:28} {:9.1}", "static sum", size(s.weights + s.gradients + s.optimizer())));
+    for (kind, bytes) in &a.saved {
+        line(format!("  saved for backward: {kind:20} {:9.2}", size(*bytes as f64)));
+    }
+    line(format!("  {:28} {:9.2}", "logits tile", size(a.logits as f64)));
+    line(format!("  {:28} {:9.2}", "workspace at the peak", size(a.workspace as f64)));
+    line(format!("  {:28} {:9.2}", "arena", size(e.arena)));
+    for (name, bytes) in [
+        ("threads' scratch", e.scratch),
+        ("second engine for samples", e.sampler),
+        ("copy while saving", e.snapshot),
+        ("collective buffers", e.collective),
+        ("context, libraries", e.reserve),
+    ] {
+        if bytes > 0.0 {
+            line(format!("  {name:28} {:9.2}", size(bytes)));
+        }
+    }
+    line(format!("  {:28} {:9.2}  of {:.2} ({})", "total", size(e.total()), size(e.limit), e.limit_source));
+    lines
+}
+
+/// A plan of megabytes says nothing in gigabytes.
+fn unit(e: &Estimate) -> (&'static str, f64) {
+    if e.total() < 4.0 * GIB { ("MiB", MIB) } else { ("GiB", GIB) }
 }
 
 /// Makes the plan and writes it down.
@@ -145,8 +191,7 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
         return Ok(format!("{all:#}\n"));
     }
 
-    // A plan of megabytes says nothing in gigabytes.
-    let (unit, divisor) = if e.total() < 4.0 * GIB { ("MiB", MIB) } else { ("GiB", GIB) };
+    let (unit, divisor) = unit(&e);
     let size = |bytes: f64| bytes / divisor;
     let mut o = String::new();
     let mut line = |text: String| {
@@ -174,36 +219,7 @@ pub(super) fn of(request: &PlanRequest) -> Result<String, Failure> {
         line(format!("note        {note}"));
     }
     line(String::new());
-    line(format!("memory per rank ({unit})"));
-    for (name, bytes) in [
-        ("weights", s.weights),
-        ("gradients", s.gradients),
-        ("optimizer", s.optimizer()),
-        ("  masters", s.masters),
-        ("  moments", s.moments),
-        ("inputs, state", s.state),
-    ] {
-        line(format!("  {name:28} {:9.2}", size(bytes)));
-    }
-    line(format!("  {:28} {:9.1}", "static sum", size(s.weights + s.gradients + s.optimizer())));
-    for (kind, bytes) in &a.saved {
-        line(format!("  saved for backward: {kind:20} {:9.2}", size(*bytes as f64)));
-    }
-    line(format!("  {:28} {:9.2}", "logits tile", size(a.logits as f64)));
-    line(format!("  {:28} {:9.2}", "workspace at the peak", size(a.workspace as f64)));
-    line(format!("  {:28} {:9.2}", "arena", size(e.arena)));
-    for (name, bytes) in [
-        ("threads' scratch", e.scratch),
-        ("second engine for samples", e.sampler),
-        ("copy while saving", e.snapshot),
-        ("collective buffers", e.collective),
-        ("context, libraries", e.reserve),
-    ] {
-        if bytes > 0.0 {
-            line(format!("  {name:28} {:9.2}", size(bytes)));
-        }
-    }
-    line(format!("  {:28} {:9.2}  of {:.2} ({})", "total", size(e.total()), size(e.limit), e.limit_source));
+    memory(&e).into_iter().for_each(&mut line);
     if e.host > 0.0 {
         line(format!("  {:28} {:9.2}", "in host memory", size(e.host)));
     }

@@ -12,6 +12,8 @@ const TOLERATED: f64 = 1.0;
 pub struct WallClock {
     now: Box<dyn FnMut() -> f64 + Send>,
     last: f64,
+    /// How far the clock is behind as far as it was told.
+    told: f64,
     went_back: Option<f64>,
 }
 
@@ -24,15 +26,19 @@ impl Default for WallClock {
 impl WallClock {
     /// A clock over `now`, seconds since 1970.
     pub fn new(now: impl FnMut() -> f64 + Send + 'static) -> Self {
-        Self { now: Box::new(now), last: f64::NEG_INFINITY, went_back: None }
+        Self { now: Box::new(now), last: f64::NEG_INFINITY, told: 0.0, went_back: None }
     }
 
     /// Seconds since 1970; the last reading again while the clock is behind it.
     pub fn seconds(&mut self) -> f64 {
         let now = (self.now)();
-        if self.last - now > TOLERATED {
-            let back = self.last - now;
-            self.went_back = Some(self.went_back.map_or(back, |b| b.max(back)));
+        let behind = self.last - now;
+        if behind > self.told + TOLERATED {
+            // One fall is told once, however long the clock takes to catch up.
+            self.went_back = Some(self.went_back.unwrap_or(0.0) + behind - self.told);
+            self.told = behind;
+        } else if behind <= 0.0 {
+            self.told = 0.0;
         }
         self.last = self.last.max(now);
         self.last
@@ -56,5 +62,18 @@ mod tests {
         assert_eq!(seen, [100.0, 101.0, 101.0, 101.0, 101.0, 102.0]);
         assert_eq!(clock.take_step_back(), Some(61.0));
         assert_eq!(clock.take_step_back(), None);
+    }
+
+    #[test]
+    fn every_fall_is_told_once() {
+        let mut times = [100.0, 50.0, 60.0, 20.0, 99.0, 101.0, 90.0].into_iter();
+        let mut clock = WallClock::new(move || times.next().unwrap());
+        let mut told = Vec::new();
+        for _ in 0..7 {
+            clock.seconds();
+            told.extend(clock.take_step_back());
+        }
+        // The second fall is measured from what is known; the last one comes after the clock had caught up.
+        assert_eq!(told, [50.0, 30.0, 11.0]);
     }
 }

@@ -10,7 +10,7 @@
 use super::engine::available_threads;
 use crate::cli::{Exit, Failure};
 use crate::config::RunConfig;
-use crate::config::choices::DeviceKind;
+use crate::config::choices::{DeviceKind, Precision};
 use lightning_core::CoreError;
 use lightning_core::cpu::CpuDevice;
 use lightning_core::device::Device;
@@ -42,7 +42,20 @@ impl DeviceChoice {
     /// # Errors
     /// `Device` when a GPU is asked for and none is usable.
     pub fn of(config: &RunConfig) -> Result<Self, Failure> {
-        Self::from_parts(config.device.kind, config.device.threads, config.device.cuda_graph)
+        let d = &config.device;
+        let computes = config.mixed_precision.precision == Precision::Bf16;
+        if d.kind == DeviceKind::Auto && !computes {
+            // The note is for whoever wonders why the GPU idles.
+            if Self::from_parts(d.kind, d.threads, d.cuda_graph)?.overlaps() {
+                let precision = config.mixed_precision.precision;
+                eprintln!(
+                    "note: a CUDA device is there, but it computes in bf16 and mixed_precision.precision = {precision}; \
+                     this run uses the processor"
+                );
+            }
+            return Self::from_parts(DeviceKind::Cpu, d.threads, d.cuda_graph);
+        }
+        Self::from_parts(d.kind, d.threads, d.cuda_graph)
     }
 
     /// As [`DeviceChoice::of`], from the parts.
@@ -83,6 +96,39 @@ impl DeviceChoice {
             #[cfg(feature = "gpu")]
             Self::Gpu(_) => available_threads(),
         }
+    }
+
+    /// Bytes of workspace that the device allocates for programs beside their arena.
+    pub fn scratch_bytes(&self, programs: &[Program]) -> usize {
+        match self {
+            Self::Cpu { threads } => {
+                programs.iter().map(CpuDevice::scratch_bytes).max().unwrap_or(0) * (*threads).max(1)
+            }
+            #[cfg(feature = "gpu")]
+            Self::Gpu(_) => programs.iter().map(GpuDevice::scratch_bytes).max().unwrap_or(0),
+        }
+    }
+
+    /// Memory that the device has for a run: bytes, and what they are. `None` where that cannot be told.
+    ///
+    /// # Errors
+    /// A GPU that does not answer.
+    pub fn memory(&self) -> Result<Option<(f64, String)>, Failure> {
+        match self {
+            Self::Cpu { .. } => {
+                Ok(crate::plan::memory_limit::of_machine().map(|(bytes, source)| (bytes as f64, source.to_string())))
+            }
+            #[cfg(feature = "gpu")]
+            Self::Gpu(options) => {
+                let devices = gpu::devices()?;
+                Ok(devices.get(options.ordinal).map(|d| (d.memory as f64, format!("the memory of {}", d.name))))
+            }
+        }
+    }
+
+    /// Whether the device works beside the host, so that results of a step can be looked at while the next one runs.
+    pub fn overlaps(&self) -> bool {
+        !matches!(self, Self::Cpu { .. })
     }
 
     /// Refuses a type of activations that the device does not compute in.

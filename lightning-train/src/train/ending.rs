@@ -16,7 +16,7 @@ impl Run<'_> {
         let step = self.state.iteration;
         // One snapshot at a time: the plan has room for one.
         self.finish_save()?;
-        let snapshot = Snapshot::take(&self.engine, &self.state, &self.run_config, c.save_optim);
+        let snapshot = Snapshot::take(&self.engine, &self.state, &self.run_config, c.save_optim)?;
         self.snapshot_at = Some(step);
         if c.async_save && !last {
             self.saver.start(snapshot, &self.folders.checkpoints)?;
@@ -61,6 +61,8 @@ impl Run<'_> {
 
     /// After logs could not be written any more: the step is saved if there is room, and the failure says so.
     pub(super) fn save_what_can_be_saved(&mut self, failure: Failure) -> Failure {
+        // Counters of steps that were not yet looked at.
+        while let Ok(Some(_)) = self.finish_step() {}
         let step = self.state.iteration;
         // A save in the background comes first, or the tracker could name it in the end. Its own failure is not the news.
         let _ = self.finish_save();
@@ -90,7 +92,7 @@ impl Run<'_> {
         if let Some(step) = self.saved_at {
             results["checkpoint"] = json!(checkpoint::iteration_folder(&self.folders.checkpoints, step));
         }
-        if let Some(loss) = self.first_validation {
+        if let Some((_, loss)) = self.first_validation {
             results["first_validation_loss"] = json!(loss);
         }
         if let Some((_, loss)) = self.last_validation {
@@ -112,7 +114,7 @@ impl Run<'_> {
             if let Some(last) = &last {
                 result["checkpoint"] = json!(last);
             }
-            if let Some(loss) = self.first_validation {
+            if let Some((_, loss)) = self.first_validation {
                 result["first_validation_loss"] = json!(loss);
             }
             if let Some((_, loss)) = self.last_validation {
@@ -121,8 +123,9 @@ impl Run<'_> {
             println!("{result}");
         }
         eprintln!("\ndone after step {}", self.state.iteration);
-        if let (Some(first), Some((step, loss))) = (self.first_validation, self.last_validation) {
-            eprintln!("validation loss: {first:.4} at first, {loss:.4} after step {step}");
+        if let (Some((before, first)), Some((step, loss))) = (self.first_validation, self.last_validation) {
+            let first = if before < step { format!("{first:.4} after step {before}, ") } else { String::new() };
+            eprintln!("validation loss: {first}{loss:.4} after step {step}");
         }
         eprintln!("wrote  {}  one line per step", self.metrics.path().display());
         eprintln!("       {}  the same for TensorBoard", self.events.path().display());

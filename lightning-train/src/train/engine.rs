@@ -37,8 +37,32 @@ pub struct LossSums {
     columns: Vec<f64>,
 }
 
+impl LossSums {
+    /// Sorts the device's table, four values per head, into the vectors.
+    fn sort(&mut self, heads: usize) {
+        let targets = [&mut self.sums, &mut self.tokens, &mut self.means, &mut self.hits];
+        for (column, target) in targets.into_iter().enumerate() {
+            target.clear();
+            target.extend((0..heads).map(|head| self.columns[4 * head + column]));
+        }
+    }
+}
+
+/// What is read back of a step, into vectors that keep their memory.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct StepRecord {
+    /// Losses of its micro-batches.
+    pub losses: LossSums,
+    /// What the optimizer reports.
+    pub report: StepReport,
+    /// Tokens per expert, [routers, experts].
+    pub counts: Vec<f64>,
+    /// Expert biases after the step, [routers, experts].
+    pub biases: Vec<f64>,
+}
+
 /// What an optimizer step reports.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StepReport {
     /// Global gradient norm before clipping.
     pub grad_norm: f64,
@@ -58,6 +82,35 @@ pub struct StepReport {
     pub steps: u64,
 }
 
+impl StepReport {
+    fn of(state: &[f64]) -> Self {
+        let slot = |s: StateSlot| state[s as usize];
+        Self {
+            grad_norm: slot(StateSlot::GradNorm),
+            learning_rate: slot(StateSlot::LearningRate),
+            next_learning_rate: slot(StateSlot::NextLearningRate),
+            skipped: slot(StateSlot::Skip) != 0.0,
+            skipped_in_a_row: slot(StateSlot::SkippedInARow) as u64,
+            skipped_total: slot(StateSlot::Skipped) as u64,
+            consumed_samples: slot(StateSlot::Samples) as u64,
+            steps: slot(StateSlot::Steps) as u64,
+        }
+    }
+}
+
+/// Values of a tensor as f64, behind what is in `out` or in its place.
+fn widen((bytes, dtype): (&[u8], DType), out: &mut Vec<f64>, replace: bool) {
+    if replace {
+        out.clear();
+    }
+    match dtype {
+        DType::F64 => out.extend(bytes.as_chunks().0.iter().map(|b| f64::from_ne_bytes(*b))),
+        DType::F32 => out.extend(bytes.as_chunks().0.iter().map(|b| f64::from(f32::from_ne_bytes(*b)))),
+        DType::I32 => out.extend(bytes.as_chunks().0.iter().map(|b| f64::from(i32::from_ne_bytes(*b)))),
+        DType::BF16 => out.extend(bytes.as_chunks().0.iter().map(|b| half::bf16::from_ne_bytes(*b).to_f64())),
+    }
+}
+
 /// A model, its device and its programs.
 pub struct Engine {
     /// The model.
@@ -74,6 +127,11 @@ pub struct Engine {
     pub optimizer: Option<Program>,
     /// Integers on their way to the device; kept so that a step allocates nothing.
     host_integers: Vec<i32>,
+    /// What [`Engine::step_into`] copies to the host: losses, auxiliary losses, state, and with routers their counts and
+    /// biases.
+    recorded: Vec<Tensor>,
+    /// The state block on the host, for the same reason.
+    state_slots: Vec<f64>,
 }
 
 impl Engine {
@@ -98,7 +156,13 @@ impl Engine {
         let mut programs = vec![&evaluate];
         programs.extend([&first, &later, &optimizer].into_iter().flatten());
         let device = AnyDevice::new(&model.persistent, &programs, choice)?;
-        Ok(Self { model, device, first, later, evaluate, optimizer, host_integers: Vec::new() })
+        let mut recorded = vec![model.metrics.losses, model.metrics.aux, model.metrics.state];
+        if !model.metrics.last_counts.is_empty() {
+            recorded.push(model.metrics.last_counts);
+            recorded.extend(model.expert_biases());
+        }
+        let (host_integers, state_slots) = (Vec::new(), Vec::new());
+        Ok(Self { model, device, first, later, evaluate, optimizer, host_integers, recorded, state_slots })
     }
 
     fn write_i32(&mut self, tensor: Tensor, values: &[i32]) -> Result<(), CoreError> {
@@ -235,13 +299,8 @@ impl Engine {
     /// What the device reports.
     pub fn losses_into(&self, out: &mut LossSums) -> Result<(), CoreError> {
         let metrics = self.model.metrics;
-        let heads = metrics.losses.rows;
         self.read_into(metrics.losses, &mut out.columns)?;
-        for (column, target) in [&mut out.sums, &mut out.tokens, &mut out.means, &mut out.hits].into_iter().enumerate()
-        {
-            target.clear();
-            target.extend((0..heads).map(|head| out.columns[4 * head + column]));
-        }
+        out.sort(metrics.losses.rows);
         self.read_into(metrics.aux, &mut out.aux)
     }
 
@@ -276,9 +335,58 @@ impl Engine {
     /// # Errors
     /// What the device reports.
     pub fn step(&mut self, samples: u64) -> Result<StepReport, CoreError> {
-        self.set_state(StateSlot::StepSamples, samples as f64)?;
-        self.device.run(self.optimizer.as_ref().expect("an engine with an optimizer"))?;
+        self.enqueue_step(samples)?;
         self.report()
+    }
+
+    /// As [`Engine::step`], without waiting for the device. What the step reports is copied to the host behind it:
+    /// [`Engine::record`] with the same slot (0 or 1) gives it.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn step_into(&mut self, samples: u64, slot: usize) -> Result<(), CoreError> {
+        self.enqueue_step(samples)?;
+        self.device.fetch(self.model.persistent.buffers(), &self.recorded, slot)
+    }
+
+    fn enqueue_step(&mut self, samples: u64) -> Result<(), CoreError> {
+        self.set_state(StateSlot::StepSamples, samples as f64)?;
+        self.device.run(self.optimizer.as_ref().expect("an engine with an optimizer"))
+    }
+
+    /// What a step reported that was taken with [`Engine::step_into`]; waits for that step, and for none behind it.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn record(&mut self, slot: usize, out: &mut StepRecord) -> Result<(), CoreError> {
+        let mut bytes = self.device.fetched(slot)?;
+        let mut take = |tensor: &Tensor| {
+            let (own, rest) = bytes.split_at(tensor.bytes());
+            bytes = rest;
+            (own, tensor.dtype)
+        };
+        let metrics = self.model.metrics;
+        let [losses, aux, state, biases @ ..] = self.recorded.as_slice() else {
+            unreachable!("the list is made in `new`")
+        };
+        widen(take(losses), &mut out.losses.columns, true);
+        out.losses.sort(metrics.losses.rows);
+        widen(take(aux), &mut out.losses.aux, true);
+        widen(take(state), &mut self.state_slots, true);
+        out.report = StepReport::of(&self.state_slots);
+        let (counts, biases) = match biases.split_first() {
+            Some((counts, biases)) => (Some(counts), biases),
+            None => (None, biases),
+        };
+        out.counts.clear();
+        if let Some(counts) = counts {
+            widen(take(counts), &mut out.counts, true);
+        }
+        out.biases.clear();
+        for bias in biases {
+            widen(take(bias), &mut out.biases, false);
+        }
+        Ok(())
     }
 
     /// The counters and values of the last step.
@@ -289,17 +397,7 @@ impl Engine {
         let mut state = [0.0; STATE_SLOTS];
         let buffers = self.model.persistent.buffers();
         self.device.read(buffers, self.model.metrics.state, bytemuck::cast_slice_mut(&mut state))?;
-        let slot = |s: StateSlot| state[s as usize];
-        Ok(StepReport {
-            grad_norm: slot(StateSlot::GradNorm),
-            learning_rate: slot(StateSlot::LearningRate),
-            next_learning_rate: slot(StateSlot::NextLearningRate),
-            skipped: slot(StateSlot::Skip) != 0.0,
-            skipped_in_a_row: slot(StateSlot::SkippedInARow) as u64,
-            skipped_total: slot(StateSlot::Skipped) as u64,
-            consumed_samples: slot(StateSlot::Samples) as u64,
-            steps: slot(StateSlot::Steps) as u64,
-        })
+        Ok(StepReport::of(&state))
     }
 
     /// Writes a slot of the device state block.

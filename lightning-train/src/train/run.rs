@@ -5,10 +5,11 @@ use super::batches::Batches;
 use super::console::Console;
 use super::data::{self, RunData};
 use super::device::DeviceChoice;
-use super::engine::{Engine, LossSums};
+use super::engine::{Engine, StepRecord};
 use super::metrics::MetricsFile;
 use super::sample::{SampleSettings, Sampler};
 use super::start::{Folders, cannot_write, start};
+use super::step::PendingStep;
 use super::stop::{Reason, Stop};
 use super::{flops, settings};
 use crate::checkpoint::{BackgroundSaver, TrainState};
@@ -23,9 +24,11 @@ use lightning_core::model::Trace;
 use lightning_data::prefetch::BatchRequest;
 use lightning_data::{Accounting, BatchSource};
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What a run takes from outside, so that a test can put something else in its place.
 pub(super) struct Surroundings {
@@ -51,14 +54,17 @@ pub(super) fn train_in(request: TrainRequest, surroundings: &Surroundings) -> Re
     let spec = settings::model_spec(config)?;
     choice.refuse_dtype(spec.precision.act)?;
     let adam = settings::adam(config)?;
-    crate::plan::refuse_what_does_not_fit(config)?;
+    crate::plan::refuse_what_does_not_fit(config, &choice)?;
     let mut say = |text: &str| eprintln!("{text}");
     let mut data = data::open_unless_stopped(config, threads, &stop, &mut say)?;
     data.train = (surroundings.batches)(data.train);
     stop.check("data preparation")?;
     let folders = Folders::open(config)?;
     let sampler = sampler(config, &spec, &data, &choice)?;
-    let mut engine = Engine::new(spec, Some(&adam), &choice, Trace::Off)?;
+    let mut engine = Engine::new(spec, Some(&adam), &choice, Trace::Off).map_err(Failure::from).map_err(|failure| {
+        let refused = failure.exit == Exit::OutOfMemory;
+        if refused { crate::plan::refused_memory(config, &choice, failure) } else { failure }
+    })?;
     let state = start(config, &folders, &mut engine, &data, &stop)?;
     stop.check("the start")?;
     stop.has_state();
@@ -94,9 +100,11 @@ pub(super) fn train_in(request: TrainRequest, surroundings: &Surroundings) -> Re
         state,
         stop,
         sampler,
-        accounting: Accounting::default(),
-        losses: LossSums::default(),
-        counts: Vec::new(),
+        pending: VecDeque::new(),
+        overlap: choice.overlaps() && !config.train.check_finite,
+        finished: None,
+        accountings: Vec::new(),
+        record: StepRecord::default(),
         interval_counts: Vec::new(),
         anomalies: 0,
         first_validation: None,
@@ -176,13 +184,17 @@ pub(super) struct Run<'c> {
     pub(super) sampler: Option<Sampler>,
     pub(super) micro_batches: usize,
     pub(super) flops: flops::PerToken,
-    /// Tokens and documents of the last step.
-    pub(super) accounting: Accounting,
-    /// Loss sums of the last step.
-    pub(super) losses: LossSums,
-    /// Tokens per expert of the last step, [routers, experts].
-    pub(super) counts: Vec<f64>,
-    /// The same, summed since the last matrix was written.
+    /// Steps that the device was given and whose results were not yet looked at, oldest first.
+    pub(super) pending: VecDeque<PendingStep>,
+    /// Whether results of a step are looked at while the device works on the next one.
+    overlap: bool,
+    /// When the results of the last step were there.
+    pub(super) finished: Option<Instant>,
+    /// Tables of tokens and documents that no step uses now.
+    pub(super) accountings: Vec<Accounting>,
+    /// What the last step reported.
+    pub(super) record: StepRecord,
+    /// Tokens per expert, [routers, experts], summed since the last matrix was written.
     interval_counts: Vec<f64>,
     pub(super) anomalies: u64,
     /// Step of the newest complete checkpoint.
@@ -190,7 +202,7 @@ pub(super) struct Run<'c> {
     /// Step of the newest one that was begun.
     pub(super) snapshot_at: Option<u64>,
     pub(super) saver: BackgroundSaver,
-    pub(super) first_validation: Option<f64>,
+    pub(super) first_validation: Option<(u64, f64)>,
     pub(super) last_validation: Option<(u64, f64)>,
 }
 
@@ -203,34 +215,32 @@ impl Run<'_> {
         let mut batches = Batches::start(self.data.train.clone(), self.requests(), 2)?;
         while self.state.iteration < total {
             if let Some(reason) = self.stop.reason() {
+                self.look_at_steps(0)?;
                 return self.save_and_stop(reason);
             }
-            let m = match self.step(&mut batches) {
-                Ok(Some(m)) => m,
-                Ok(None) => continue,
+            match self.take_step(&mut batches) {
+                Ok(true) => {}
+                Ok(false) => continue,
                 // Broken data: the optimizer has not seen the step, so that the one before it can be saved.
-                Err(failure) if failure.exit == Exit::Invalid => return Err(self.save_what_can_be_saved(failure)),
+                Err(failure) if failure.exit == Exit::Invalid => {
+                    self.look_at_steps(0)?;
+                    return Err(self.save_what_can_be_saved(failure));
+                }
                 Err(failure) => return Err(failure),
-            };
-            self.poll_save()?;
-            self.console.step(&m);
-            let record = m.to_json();
-            if let Err(failure) = self.record(&m, &record) {
-                return Err(self.save_what_can_be_saved(failure));
-            }
-            let limit = self.config.train.max_nonfinite_steps;
-            if limit > 0 && self.state.skipped_in_a_row >= limit {
-                return Err(self.numerical_stop(limit));
             }
             let step = self.state.iteration;
-            let every = self.config.validation.eval_interval;
-            if self.validates() && (step % every == 0 || step == total) && self.stop.reason().is_none() {
-                self.validate()?;
-            }
-            self.sample()?;
+            let v = &self.config.validation;
+            let validates = self.validates() && (step % v.eval_interval == 0 || step == total);
             let c = &self.config.checkpoint;
             let due = c.save_interval.is_some_and(|n| n > 0 && step % n == 0) || step == total;
             let leaves = step == total || self.config.train.exit_interval.is_some_and(|n| n > 0 && step % n == 0);
+            let samples = self.config.logger.sample_interval.is_some_and(|n| n > 0 && step % n == 0);
+            let looks_now = !self.overlap || validates || due || leaves || samples;
+            self.look_at_steps(usize::from(!looks_now))?;
+            if validates && self.stop.reason().is_none() {
+                self.validate()?;
+            }
+            self.sample()?;
             if (due || leaves) && self.snapshot_at != Some(step) {
                 self.save(leaves)?;
             }
@@ -239,6 +249,24 @@ impl Run<'_> {
             }
         }
         self.finish_save()
+    }
+
+    /// Reads back and records what steps reported, but for the newest `keep` ones, which the device still works on.
+    fn look_at_steps(&mut self, keep: usize) -> Result<(), Failure> {
+        while self.pending.len() > keep {
+            let Some(m) = self.finish_step()? else { break };
+            self.poll_save()?;
+            self.console.step(&m);
+            let record = m.to_json();
+            if let Err(failure) = self.write_record(&m, &record) {
+                return Err(self.save_what_can_be_saved(failure));
+            }
+            let limit = self.config.train.max_nonfinite_steps;
+            if limit > 0 && self.state.skipped_in_a_row >= limit {
+                return Err(self.numerical_stop(limit));
+            }
+        }
+        Ok(())
     }
 
     /// Which batches the rest of the run takes.
@@ -254,20 +282,20 @@ impl Run<'_> {
     }
 
     /// Writes what a step reports to the metrics file and the event file, and looks at it.
-    fn record(&mut self, m: &super::metrics::StepMetrics, record: &Value) -> Result<(), Failure> {
+    fn write_record(&mut self, m: &super::metrics::StepMetrics, record: &Value) -> Result<(), Failure> {
         self.metrics.write(record)?;
         self.events.write(m.iteration, record, "")?;
         self.look_for_anomalies(m)?;
-        if self.interval_counts.len() != self.counts.len() {
-            self.interval_counts = vec![0.0; self.counts.len()];
+        if self.interval_counts.len() != self.record.counts.len() {
+            self.interval_counts = vec![0.0; self.record.counts.len()];
         }
-        for (sum, count) in self.interval_counts.iter_mut().zip(&self.counts) {
+        for (sum, count) in self.interval_counts.iter_mut().zip(&self.record.counts) {
             *sum += count;
         }
         let interval = self.config.logger.log_interval.max(1);
         if m.iteration % interval == 0 || m.iteration == self.config.train.train_iters {
-            if !self.counts.is_empty() {
-                let (routers, bias) = (self.engine.model.routers(), self.engine.expert_biases()?);
+            if !self.record.counts.is_empty() {
+                let (routers, bias) = (self.engine.model.routers(), self.record.biases.clone());
                 let matrix = ExpertMatrix::from_counts(routers, self.engine.experts(), &self.interval_counts, bias);
                 self.metrics.write(&matrix.to_json(m.iteration))?;
                 self.interval_counts.fill(0.0);
@@ -276,7 +304,7 @@ impl Run<'_> {
         }
         if let Some(seconds) = self.events.take_step_back() {
             self.console.say(&format!(
-                "the clock of this machine went back by {seconds:.0} s; time stamps stand still until then"
+                "the clock of this machine went back by {seconds:.0} s; time stamps stand still until it has caught up"
             ));
             self.metrics.write(&json!({ "event": "clock", "iteration": m.iteration, "went_back_s": seconds }))?;
         }

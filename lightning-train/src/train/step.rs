@@ -2,7 +2,6 @@
 
 use super::anomaly::Trace;
 use super::batches::Batches;
-use super::engine::StepReport;
 use super::finite;
 use super::metrics::StepMetrics;
 use super::run::Run;
@@ -17,44 +16,88 @@ use twox_hash::XxHash3_64;
 /// Anomalies of one process that get an event; more of the same say nothing new.
 const MOST_ANOMALIES: u64 = 100;
 
+/// A step that the device was given and whose results were not yet looked at.
+pub(super) struct PendingStep {
+    started: Instant,
+    iteration: u64,
+    consumed_samples: u64,
+    slot: usize,
+    accounting: Accounting,
+    /// Labels of the first MTP depth, counted in the data of debug builds.
+    first_mtp: Option<u64>,
+    waited: Duration,
+    batch_hash: u64,
+}
+
 impl Run<'_> {
-    /// One optimizer step; `None` when the run has to stop before its batches are there. Nothing has changed then.
-    pub(super) fn step(&mut self, batches: &mut Batches) -> Result<Option<StepMetrics>, Failure> {
-        let start = Instant::now();
+    /// Gives the device one optimizer step; `false` when the run has to stop before its batches are there. Nothing has
+    /// changed then.
+    pub(super) fn take_step(&mut self, batches: &mut Batches) -> Result<bool, Failure> {
+        let started = Instant::now();
         let mut hash = XxHash3_64::new();
         let predicts = self.engine.model.spec.config.mtp_depth() > 0;
-        let mut first_mtp = 0;
-        clear(&mut self.accounting);
+        let mut first_mtp = (cfg!(debug_assertions) && predicts).then_some(0);
+        let mut accounting = self.accountings.pop().unwrap_or_default();
+        clear(&mut accounting);
         for micro_batch in 0..self.micro_batches {
-            let Some(batch) = self.next_batch(batches)? else { return Ok(None) };
+            let Some(batch) = self.next_batch(batches)? else {
+                self.accountings.push(accounting);
+                return Ok(false);
+            };
             hash_batch(&batch, &mut hash);
-            self.accounting.add(&batch.accounting);
-            if cfg!(debug_assertions) && predicts {
-                first_mtp += batch.mtp_tokens(1);
+            accounting.add(&batch.accounting);
+            if let Some(count) = &mut first_mtp {
+                *count += batch.mtp_tokens(1);
             }
             self.load(&batch, self.state.iteration, micro_batch)?;
             self.engine.micro_batch(micro_batch == 0)?;
             batches.recycle(batch);
         }
-        self.engine.losses_into(&mut self.losses)?;
-        let report = self.engine.step(self.config.train.global_batch_size)?;
-        let elapsed = start.elapsed();
-        self.advance(&report);
-        self.engine.expert_counts_into(&mut self.counts)?;
-        let losses = &self.losses;
+        let slot = self.state.iteration as usize % 2;
+        self.engine.step_into(self.config.train.global_batch_size, slot)?;
+        self.state.iteration += 1;
+        self.state.consumed_train_samples += self.config.train.global_batch_size;
+        self.pending.push_back(PendingStep {
+            started,
+            iteration: self.state.iteration,
+            consumed_samples: self.state.consumed_train_samples,
+            slot,
+            accounting,
+            first_mtp,
+            waited: batches.take_waited(),
+            batch_hash: hash.finish(),
+        });
+        Ok(true)
+    }
+
+    /// Reads back the oldest step that was not looked at; `None` when there is none.
+    pub(super) fn finish_step(&mut self) -> Result<Option<StepMetrics>, Failure> {
+        let Some(step) = self.pending.pop_front() else { return Ok(None) };
+        self.engine.record(step.slot, &mut self.record)?;
+        // Steps overlap when the device works while the host looks at the one before.
+        let now = Instant::now();
+        let since = self.finished.map_or(step.started, |finished| finished.max(step.started));
+        self.finished = Some(now);
+        let elapsed = now - since;
+        let report = self.record.report;
+        self.state.schedule_samples = report.consumed_samples;
+        self.state.optimizer_steps = report.steps;
+        self.state.skipped_steps = report.skipped_total;
+        self.state.skipped_in_a_row = report.skipped_in_a_row;
+        let losses = &self.record.losses;
         // What the data says and what the loss heads saw is one number, or a mask went wrong on the way.
-        debug_assert_eq!(losses.tokens[0] as u64, self.accounting.trained_tokens);
-        debug_assert!(!predicts || losses.tokens[1] as u64 == first_mtp, "{losses:?}, {first_mtp} in the data");
+        debug_assert_eq!(losses.tokens[0] as u64, step.accounting.trained_tokens);
+        debug_assert!(step.first_mtp.is_none_or(|n| losses.tokens[1] as u64 == n), "{losses:?}, {:?}", step.first_mtp);
         let m = self.micro_batches as f64;
         let tokens = (self.micro_batches * self.engine.model.spec.batch.tokens()) as f64;
         let rate = tokens / elapsed.as_secs_f64();
         let coefficient = self.engine.model.spec.objective.aux_coefficient;
         let aux = (!losses.aux.is_empty() && coefficient > 0.0)
             .then(|| losses.aux.iter().sum::<f64>() / (coefficient * m * losses.aux.len() as f64));
-        let (worst, dead) = balance(&self.counts, self.engine.experts());
-        Ok(Some(StepMetrics {
-            iteration: self.state.iteration,
-            consumed_samples: self.state.consumed_train_samples,
+        let (worst, dead) = balance(&self.record.counts, self.engine.experts());
+        let metrics = StepMetrics {
+            iteration: step.iteration,
+            consumed_samples: step.consumed_samples,
             lm_loss: losses.sums[0] / losses.tokens[0].max(1.0),
             mtp_losses: losses.means[1..].iter().map(|x| x / m).collect(),
             mtp_acceptance: (1..losses.sums.len())
@@ -71,12 +114,14 @@ impl Run<'_> {
             expert_dead_share: dead,
             loss_tokens: losses.tokens[0] as u64,
             mtp_tokens: losses.tokens[1..].iter().map(|n| *n as u64).collect(),
-            accounting: self.accounting.clone(),
+            accounting: step.accounting.clone(),
             skipped: report.skipped,
             skipped_total: report.skipped_total,
-            data_wait_ms: batches.take_waited().as_secs_f64() * 1e3,
-            batch_hash: hash.finish(),
-        }))
+            data_wait_ms: step.waited.as_secs_f64() * 1e3,
+            batch_hash: step.batch_hash,
+        };
+        self.accountings.push(step.accounting);
+        Ok(Some(metrics))
     }
 
     /// Waits for a batch; a long wait is an event, a signal or the time limit ends it.
@@ -110,15 +155,6 @@ impl Run<'_> {
         Ok(self.engine.load(batch)?)
     }
 
-    fn advance(&mut self, report: &StepReport) {
-        self.state.iteration += 1;
-        self.state.consumed_train_samples += self.config.train.global_batch_size;
-        self.state.schedule_samples = report.consumed_samples;
-        self.state.optimizer_steps = report.steps;
-        self.state.skipped_steps = report.skipped_total;
-        self.state.skipped_in_a_row = report.skipped_in_a_row;
-    }
-
     /// Samples that the step with the counter `consumed` takes.
     pub(super) fn consumed_for_data(&self, consumed: u64) -> u64 {
         if self.config.train.overfit_batch { 0 } else { consumed }
@@ -145,8 +181,12 @@ impl Run<'_> {
             }
             event["lm loss"] = json!(m.lm_loss);
             event["grad_norm"] = json!(m.grad_norm);
-            let norms = finite::gradient_norms(&self.engine)?;
-            event["grad_norm_by_layer"] = norms.into_iter().map(|(name, norm)| (name, json!(norm))).collect::<Value>();
+            // With a later step under way the gradients are that one's.
+            if self.pending.is_empty() {
+                let norms = finite::gradient_norms(&self.engine)?;
+                event["grad_norm_by_layer"] =
+                    norms.into_iter().map(|(name, norm)| (name, json!(norm))).collect::<Value>();
+            }
             event["batches"] = self.history.batches(|consumed| self.data.origins(consumed, global)).into();
             if let Some(step) = self.saved_at {
                 event["last_checkpoint"] = json!(step);

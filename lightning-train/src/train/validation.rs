@@ -59,7 +59,7 @@ impl Run<'_> {
         let losses = self.engine.losses()?;
         let mean = |k: usize| losses.sums[k] / losses.tokens[k].max(1.0);
         let loss = mean(0);
-        self.first_validation.get_or_insert(loss);
+        self.first_validation.get_or_insert((self.state.iteration, loss));
         self.last_validation = Some((self.state.iteration, loss));
         let mut record = json!({
             "event": "validation", "iteration": self.state.iteration, "lm loss": loss,

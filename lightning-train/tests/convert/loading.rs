@@ -53,7 +53,7 @@ fn engine(config: &ModelConfig, seed: u64) -> Engine {
 
 /// The bytes of every tensor that the model holds.
 fn held(engine: &Engine) -> BTreeMap<String, Vec<u8>> {
-    let snapshot = Snapshot::take(engine, &TrainState::default(), "", true);
+    let snapshot = Snapshot::take(engine, &TrainState::default(), "", true).unwrap();
     snapshot.writers.into_iter().flatten().map(|p| (p.name, p.bytes)).collect()
 }
 

@@ -11,6 +11,7 @@ use super::stream_values::Condition;
 use crate::exec::{Launch, MemoryError};
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A kernel launch with its arguments copied.
 #[derive(Clone)]
@@ -207,6 +208,11 @@ impl KernelWork {
             programmatic: self.programmatic,
             ..Launch::new(&f.image.loaded, &f.name)
         };
+        if fails_now(d) {
+            let text = format!("the device fails before kernel {}, as LIGHTNING_SIM_FAIL_AFTER asks for", f.name);
+            context.lose(Status::ECC_UNCORRECTABLE, &text);
+            return Ok(());
+        }
         let outcome = {
             let _running = lock(&device.running);
             device.machine.launch(&launch)
@@ -238,6 +244,12 @@ impl KernelWork {
             }
         }
     }
+}
+
+/// Counts a launch; whether it is the one at which the settings want the device to fail.
+fn fails_now(d: &Driver) -> bool {
+    static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+    d.settings.fail_after.is_some_and(|after| LAUNCHES.fetch_add(1, Ordering::Relaxed) >= after)
 }
 
 impl Work {

@@ -9,6 +9,7 @@
 //! | `LIGHTNING_SIM_ARCH`    | `h100` (default), `h200`          | device that is pretended |
 //! | `LIGHTNING_SIM_MEMORY`  | bytes, or with suffix K, M, G, T  | device memory; default: that of the device |
 //! | `LIGHTNING_SIM_DEVICES` | integer, default 1                | number of devices |
+//! | `LIGHTNING_SIM_FAIL_AFTER` | integer, default: never        | launches after which the device fails, as with a memory error |
 //! | `LIGHTNING_SIM_COUNTS`  | `1`, `0` (default 1)              | collect the counts of every launch |
 //! | `LIGHTNING_SIM_COUNTS_FILE` | path, default: none           | file to which the driver library appends them, one JSON object a line |
 
@@ -109,6 +110,8 @@ pub struct Settings {
     pub memory_bytes: u64,
     /// Number of devices.
     pub devices: usize,
+    /// Launches of the process after which a device fails for good; a planted fault, for tests of what programs do then.
+    pub fail_after: Option<u64>,
 }
 
 impl Default for Settings {
@@ -122,6 +125,7 @@ impl Default for Settings {
             architecture: Architecture::H100,
             memory_bytes: Architecture::H100.default_memory(),
             devices: 1,
+            fail_after: None,
         }
     }
 }
@@ -211,6 +215,9 @@ impl Settings {
             }
             s.devices = n;
         }
+        if let Some(v) = lookup("LIGHTNING_SIM_FAIL_AFTER") {
+            s.fail_after = Some(v.parse().map_err(|_| bad("LIGHTNING_SIM_FAIL_AFTER", &v, "a number of launches"))?);
+        }
         if let Some(v) = lookup("LIGHTNING_SIM_COUNTS") {
             s.counts = match v.as_str() {
                 "1" => true,
@@ -252,11 +259,13 @@ mod tests {
             ("LIGHTNING_SIM_ARCH", "h200"),
             ("LIGHTNING_SIM_MEMORY", "3G"),
             ("LIGHTNING_SIM_DEVICES", "2"),
+            ("LIGHTNING_SIM_FAIL_AFTER", "9"),
         ])
         .unwrap();
         assert!(!s.checks && !s.counts);
         assert_eq!((s.seed, s.host_threads, s.schedule), (77, 3, Schedule::RoundRobin));
         assert_eq!((s.architecture, s.memory_bytes, s.devices), (Architecture::H200, 3 << 30, 2));
+        assert_eq!(s.fail_after, Some(9));
     }
 
     #[test]
@@ -269,6 +278,7 @@ mod tests {
             ("LIGHTNING_SIM_ARCH", "b200"),
             ("LIGHTNING_SIM_MEMORY", "99999999999G"),
             ("LIGHTNING_SIM_DEVICES", "0"),
+            ("LIGHTNING_SIM_FAIL_AFTER", "soon"),
         ] {
             let e = from(&[(name, value)]).unwrap_err();
             assert_eq!(e.variable, name);

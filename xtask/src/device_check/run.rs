@@ -138,7 +138,7 @@ fn losses(pack: &Pack, device: &str) -> Result<Vec<f64>> {
     let folder = pack.results.join(&run);
     let mut command = pack.program();
     command.args(["train", "--recipe", "demo_pretrain_config", "--device", device]);
-    command.arg(format!("train.train_iters={STEPS}")).arg("mixed_precision.name=bf16_mixed");
+    command.arg(format!("train.train_iters={STEPS}")).arg("mixed_precision.precision=bf16_mixed");
     command.arg(format!("checkpoint.save={}", folder.display())).arg("checkpoint.save_interval=100000");
     pack.logged(&run, &mut command)?;
     let metrics = read_text(&folder.join("metrics.jsonl"))?;

@@ -53,8 +53,8 @@ LIGHTNING_ASSERT(offsetof(CombineParams, h) == 92);
 
 // c (+)= a b over k; which of the operands is transposed is the kernel's, see csrc/moe/router_product.cu
 typedef struct RouterProductParams {
-  LIGHTNING_PTR(const void) a;  // see the kernel
-  LIGHTNING_PTR(const void) b;  // see the kernel
+  LIGHTNING_PTR(const void) a;  // first operand, see the kernel
+  LIGHTNING_PTR(const void) b;  // second operand, see the kernel
   LIGHTNING_PTR(void) c;        // [m, n], overwritten or added to, see accumulate
   int64_t a_stride;             // elements from one row of a to the next
   int64_t b_stride;             // of b

@@ -25,10 +25,10 @@ typedef struct StepControlParams {
   double init_lr;                       // learning rate at the start of the warm-up
   double max_lr;                        // largest learning rate
   double min_lr;                        // smallest learning rate
-  double start_weight_decay;            // weight decay after no samples
-  double end_weight_decay;              // weight decay from decay_samples on
+  double start_weight_decay;            // at the start
+  double end_weight_decay;              // after decay_samples
   double clip;                          // largest norm; 0 turns clipping off
-  double beta1;                         // decay rate of the first moment
+  double beta1;                         // Adam's decay rate of the first moment
   double beta2;                         // of the second moment
   int32_t decay;                        // shape: 0 constant, 1 linear, 2 cosine, 3 inverse square root, 4 warm-up-stable-decay
   int32_t wsd_style;                    // shape of the last phase: 0 linear, 1 cosine, 2 exponential, 3 minus square root

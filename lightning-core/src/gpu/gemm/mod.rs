@@ -4,8 +4,6 @@
 
 mod tiles;
 
-pub use tiles::{TILES, Tile};
-
 use super::Lowering;
 use super::tensor_map::MatrixMap;
 use crate::cpu::Form;

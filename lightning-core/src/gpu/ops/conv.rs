@@ -32,6 +32,10 @@ impl GpuKernel for ConvSiluFwd {
             taps: self.w.cols as i32,
             reserved: 0,
         };
+        if gpu.naive() {
+            let elements = self.x.rows * self.x.cols;
+            return gpu.launch_for("conv_silu_fwd_naive", self.y.dtype, elements.div_ceil(128), params);
+        }
         let grid = (self.x.rows.div_ceil(FWD_TOKENS), self.x.cols.div_ceil(CHANNELS));
         gpu.launch_for("conv_silu_fwd", self.y.dtype, grid, params)
     }
@@ -47,7 +51,7 @@ impl GpuKernel for ConvSiluBwd {
                 found: format!("{taps}; use --device cpu"),
             });
         }
-        let blocks = tokens.div_ceil(ConvSiluBwd::GPU_BLOCK);
+        let mut blocks = tokens.div_ceil(ConvSiluBwd::GPU_BLOCK);
         let partial = gpu.scratch(self.gpu_scratch());
         let params = ConvSiluBwdParams {
             dy: gpu.address(self.dy),
@@ -66,7 +70,14 @@ impl GpuKernel for ConvSiluBwd {
             taps: taps as i32,
             reserved: 0,
         };
-        gpu.launch_for("conv_silu_bwd", self.dy.dtype, (blocks, channels.div_ceil(CHANNELS)), params)?;
+        if gpu.naive() {
+            let elements = if tokens == 0 { 0 } else { tokens.max(taps + 1) * channels };
+            gpu.launch_for("conv_silu_bwd_naive", self.dy.dtype, elements.div_ceil(128), params)?;
+            blocks = blocks.min(1);
+        } else {
+            let grid = (blocks, channels.div_ceil(CHANNELS));
+            gpu.launch_for("conv_silu_bwd", self.dy.dtype, grid, params)?;
+        }
         let params = ConvSiluBwdDwParams {
             partial,
             dw: gpu.address(self.dw),

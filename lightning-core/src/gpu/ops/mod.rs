@@ -23,7 +23,7 @@ pub(crate) use router::router_fwd_scratch;
 
 use super::Lowering;
 use crate::error::CoreError;
-use crate::program::{Op, Operation};
+use crate::program::Operation;
 
 /// An operation that the GPU device can run.
 pub trait GpuKernel: Operation {
@@ -57,14 +57,6 @@ impl Op {
             Self::CombineFwd(op) => op.lower(gpu),
             Self::CombineBwd(op) => op.lower(gpu),
             Self::DispatchPlan(op) => op.lower(gpu),
-            Self::RouterFwd(op) => op.lower(gpu),
-            Self::RouterBwd(op) => op.lower(gpu),
-            Self::StepControl(op) => op.lower(gpu),
-            Self::AdamW(op) => op.lower(gpu),
-            Self::ExpertBiasUpdate(op) => op.lower(gpu),
-            Self::AttentionFwd(op) => op.lower(gpu),
-            Self::AttentionBwd(op) => op.lower(gpu),
-            Self::LinearCrossEntropy(op) => op.lower(gpu),
             Self::ExpertsFwd(op) => op.lower(gpu),
             Self::ExpertsBwd(op) => op.lower(gpu),
             Self::SoftplusDtFwd(op) => op.lower(gpu),

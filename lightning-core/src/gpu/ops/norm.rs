@@ -1,6 +1,6 @@
 //! Residual add and RMSNorm: csrc/norm/rms_norm.cu. Gated RMSNorm: csrc/norm/gated_rms_norm.cu.
 
-use super::mamba::sum_partials;
+use super::reduce::sum_blocks;
 use super::{GpuKernel, row_grid};
 use crate::error::CoreError;
 use crate::gpu::Lowering;
@@ -51,7 +51,7 @@ impl GpuKernel for RmsNormBwd {
             reserved: 0,
         };
         gpu.launch_for("rms_norm_bwd", self.dy.dtype, blocks, params)?;
-        super::reduce::sum_blocks(gpu, self.partial, blocks, self.dw, self.accumulate_dw)
+        sum_blocks(gpu, self.partial, blocks, self.dw, self.accumulate_dw)
     }
 }
 
@@ -76,8 +76,11 @@ impl GpuKernel for GatedRmsNormFwd {
             eps: self.eps as f32,
             reserved: 0,
         };
-        let warps = self.y.rows * self.groups;
-        gpu.launch_for("gated_rms_norm_fwd", self.o.dtype, warps.div_ceil(8), params)
+        let items = self.y.rows * self.groups;
+        if gpu.naive() {
+            return gpu.launch_for("gated_rms_norm_fwd_naive", self.o.dtype, items.div_ceil(128), params);
+        }
+        gpu.launch_for("gated_rms_norm_fwd", self.o.dtype, items.div_ceil(8), params)
     }
 }
 
@@ -104,8 +107,12 @@ impl GpuKernel for GatedRmsNormBwd {
             groups: self.groups as i32,
             width: (self.y.cols / self.groups) as i32,
         };
+        if gpu.naive() {
+            let items = (self.y.rows * self.groups).max(self.y.cols);
+            gpu.launch_for("gated_rms_norm_bwd_naive", self.dout.dtype, items.div_ceil(128), params)?;
+            return sum_blocks(gpu, self.partial, 1, self.dw, self.accumulate);
+        }
         gpu.launch_for("gated_rms_norm_bwd", self.dout.dtype, (blocks, self.groups), params)?;
-        let partial = gpu.address(self.partial);
-        sum_partials(gpu, partial, (blocks, self.partial.ld), self.dw, self.accumulate)
+        sum_blocks(gpu, self.partial, blocks, self.dw, self.accumulate)
     }
 }

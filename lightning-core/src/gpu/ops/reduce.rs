@@ -18,10 +18,25 @@ pub(super) fn sum_blocks(
     dst: Tensor,
     accumulate: bool,
 ) -> Result<(), CoreError> {
+    let address = gpu.address(partial);
+    sum_blocks_at(gpu, address, (blocks, partial.ld), dst, accumulate)
+}
+
+/// [`sum_blocks`] for `blocks` rows in the workspace, `stride` elements apart.
+///
+/// # Errors
+/// As [`Lowering::launch`].
+pub(super) fn sum_blocks_at(
+    gpu: &mut Lowering<'_>,
+    partial: u64,
+    (blocks, stride): (usize, usize),
+    dst: Tensor,
+    accumulate: bool,
+) -> Result<(), CoreError> {
     let params = SumBlocksParams {
-        partial: gpu.address(partial),
+        partial,
         dst: gpu.address(dst),
-        partial_stride: partial.ld as i64,
+        partial_stride: stride as i64,
         blocks: blocks as i64,
         n: dst.len() as i64,
         accumulate: i32::from(accumulate),

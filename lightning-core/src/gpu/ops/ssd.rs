@@ -1,7 +1,7 @@
 //! The chunked scan: csrc/mamba/ssd_states.cu, ssd_scan_fwd.cu, ssd_scan_bwd_x.cu, ssd_scan_bwd_bc.cu.
 
 use super::GpuKernel;
-use super::mamba::sum_partials;
+use super::reduce::sum_blocks_at;
 use crate::error::CoreError;
 use crate::gpu::Lowering;
 use crate::ops::{SsdScanBwd, SsdScanFwd};
@@ -61,6 +61,10 @@ impl GpuKernel for SsdScanFwd {
     fn lower(&self, gpu: &mut Lowering<'_>) -> Result<(), CoreError> {
         let (s, dtype) = (self.shape, self.y.dtype);
         let p = self.params(gpu, gpu.scratch(self.gpu_scratch()));
+        if gpu.naive() {
+            let channels = p.rows as usize * s.heads * s.head_dim;
+            return gpu.launch_for("ssd_scan_fwd_naive", dtype, channels.div_ceil(128), p);
+        }
         let (_, heads) = self.grids();
         let (tokens, channels, states) =
             (s.chunk.min(s.row_len).div_ceil(TILE), s.head_dim.div_ceil(TILE), s.state.div_ceil(TILE));
@@ -85,7 +89,7 @@ impl GpuKernel for SsdScanBwd {
         };
         let dstates = take(chunks * s.state_elements());
         let (da_partial, dd_partial) = (take(heads), take(heads));
-        let (log_decay, dlog_decay) = (take(tokens * s.heads), take(tokens * s.heads));
+        let (log_decay, dlog_decay) = (take(self.fwd.gpu_scratch() / size_of::<f32>()), take(tokens * s.heads));
         let stride = |t: Option<crate::tensor::Tensor>| t.map_or(0, |t| t.ld as i64);
         let p = SsdScanBwdParams {
             // What only the forward pass writes may be gone.
@@ -109,6 +113,12 @@ impl GpuKernel for SsdScanBwd {
             ddelta_stride: self.ddelta.ld as i64,
             dstate_in_stride: stride(self.dstate_in),
         };
+        if gpu.naive() {
+            let rows = p.fwd.rows as usize;
+            gpu.launch_for("ssd_scan_bwd_naive", dtype, (rows * s.groups).div_ceil(128), p)?;
+            sum_blocks_at(gpu, da_partial, (rows, s.heads), self.da_log, self.accumulate)?;
+            return sum_blocks_at(gpu, dd_partial, (rows, s.heads), self.dd, self.accumulate);
+        }
         let (tiles, channels, states) =
             (s.chunk.min(s.row_len).div_ceil(TILE), s.head_dim.div_ceil(TILE), s.state.div_ceil(TILE));
         let elements = (p.fwd.rows as usize * s.state_elements()).div_ceil(ELEMENT_THREADS);
@@ -119,7 +129,7 @@ impl GpuKernel for SsdScanBwd {
         gpu.launch("ssd_scan_bwd_time_steps", heads.div_ceil(HEAD_THREADS), p)?;
         gpu.launch_for("ssd_scan_bwd_c", dtype, (chunks * s.groups, tiles * states), p)?;
         gpu.launch_for("ssd_scan_bwd_b", dtype, (chunks * s.groups, tiles * states), p)?;
-        sum_partials(gpu, da_partial, (chunks, s.heads), self.da_log, self.accumulate)?;
-        sum_partials(gpu, dd_partial, (chunks, s.heads), self.dd, self.accumulate)
+        sum_blocks_at(gpu, da_partial, (chunks, s.heads), self.da_log, self.accumulate)?;
+        sum_blocks_at(gpu, dd_partial, (chunks, s.heads), self.dd, self.accumulate)
     }
 }
