@@ -142,7 +142,7 @@ fn embedding_bwd<G: Element>(gpu: &VirtualGpu, random: &mut Random) {
                         accumulate,
                         reserved: 0,
                     };
-                    ok(&name, gpu.launch_2d(&name, (grid.0 as u64, grid.1 as u64), &params));
+                    ok(&name, gpu.launch_grid(&name, [grid.0, grid.1, 1], &params));
                 })
             };
             let (got, plain) = (run("embedding_bwd", (t, 1)), run("embedding_bwd_naive", (h.div_ceil(128), v)));
@@ -183,7 +183,7 @@ fn router_logits() {
                     accumulate: 0,
                     reserved: 0,
                 };
-                ok(kernel, gpu.launch_2d(kernel, (grid.0 as u64, grid.1 as u64), &params));
+                ok(kernel, gpu.launch_grid(kernel, [grid.0, grid.1, 1], &params));
             })
         };
         let plain = run("router_logits_naive_bf16", ((m * n).div_ceil(128), 1));

@@ -14,6 +14,7 @@ mod virtual_gpu;
 
 mod equivalent;
 mod pipeline;
+mod routing;
 mod sites;
 mod workloads;
 
@@ -47,6 +48,19 @@ const MODULES: &[&str] = &[
     "mamba/ssd_scan_fwd",
     "mamba/ssd_scan_bwd_x",
     "mamba/ssd_scan_bwd_bc",
+    "reduce/fill",
+    "reduce/sum_blocks",
+    "sort/counting_sort",
+    "embed/segments",
+    "embed/embedding",
+    "moe/relu2",
+    "moe/combine",
+    "moe/router",
+    "moe/router_product",
+    "moe/router_stats",
+    "moe/router_bwd",
+    "optim/step_control",
+    "optim/adamw",
 ];
 /// Name of the pipeline as a family.
 const PIPELINE: &str = "pipeline";

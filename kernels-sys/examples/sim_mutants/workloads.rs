@@ -3,7 +3,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use kernels_sys::{Arch, SumBlocksParams};
+use kernels_sys::Arch;
 use ptx_sim::exec::Module;
 use std::sync::Arc;
 
@@ -57,12 +57,14 @@ pub fn run(kernel: &str, ptx: &str, inputs_seed: u64, schedule_seed: u64, verify
         "rms_norm_fwd_f32" => forward_shapes::<f32>(&gpu, &mut random, &mut hasher),
         "rms_norm_bwd_bf16" => backward_shapes::<Bf16>(&gpu, &mut random, &mut hasher),
         "rms_norm_bwd_f32" => backward_shapes::<f32>(&gpu, &mut random, &mut hasher),
-        "sum_blocks_f32" => dw_shapes(&gpu, &mut random, &mut hasher),
         name if name.starts_with("experts_") => experts_shapes(name, &gpu, &mut random, &mut hasher),
         name if name.starts_with("attention_") => attention_shapes(&gpu, &mut random, &mut hasher),
         "linear_cross_entropy_rows_bf16" => loss_shapes(&gpu, &mut random, &mut hasher),
         "linear_cross_entropy_scale" | "linear_cross_entropy_metric" => metric_shapes(&gpu, &mut random, &mut hasher),
-        other => return Err(format!("no launches are known for {other}")),
+        other => match super::routing::shapes(other, &gpu, &mut random, &mut hasher) {
+            Some(outcome) => outcome,
+            None => return Err(format!("no launches are known for {other}")),
+        },
     };
     outcome.map(|()| hasher.finish()).map_err(|trouble| trouble.to_string())
 }
@@ -227,32 +229,6 @@ fn backward_shapes<T: Element>(
     Ok(())
 }
 
-fn dw_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) -> Result<(), Trouble> {
-    for (n, blocks) in [0usize, 1, 15, 17, 101, 16 * 8, 16 * 17 - 3].into_iter().enumerate() {
-        let h = [45, 32, 7][n % 3];
-        let partial: Vec<f32> = random.elements(blocks * h, 0.0, 1.0);
-        // No guard bytes after what is only read: they would hide a read beyond the end.
-        let source = gpu.sparse_buffer((4 * partial.len()).max(4));
-        source.write(0, &partial);
-        let dst = gpu.upload(&random.elements::<f32>(h, 0.0, 1.0));
-        let params = SumBlocksParams {
-            partial: source.address,
-            dst: dst.address,
-            partial_stride: h as i64,
-            blocks: blocks as i64,
-            n: h as i64,
-            accumulate: (n % 2) as i32,
-            reserved: 0,
-        };
-        gpu.launch("sum_blocks_f32", h.div_ceil(32) as u64, &params)?;
-        dst.check_guards::<f32>("dst", 1, h, h)?;
-        hash_elements(&dst.read::<f32>(0, h), hasher);
-    }
-    Ok(())
-}
-
-/// Experts with none, few and many slots, more of them than a warp has lanes; widths at the edges of tiles and packs,
-/// rows aligned and not.
 fn experts_shapes(
     kernel: &str,
     gpu: &VirtualGpu,

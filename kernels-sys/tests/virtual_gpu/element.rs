@@ -132,6 +132,11 @@ impl Random {
         (sum - 6.0) * deviation
     }
 
+    /// `count` integers below `limit`.
+    pub fn integers(&mut self, count: usize, limit: usize) -> Vec<i32> {
+        (0..count).map(|_| (self.bits() % limit as u64) as i32).collect()
+    }
+
     /// `count` normal elements.
     pub fn elements<T: Element>(&mut self, count: usize, mean: f32, deviation: f32) -> Vec<T> {
         (0..count).map(|_| T::from_f32(mean + self.normal(deviation))).collect()

@@ -4,11 +4,14 @@
 
 pub mod attention;
 mod element;
+pub mod embed;
 pub mod experts;
 pub mod gemm;
 pub mod loss;
 pub mod mixer;
+pub mod optim;
 pub mod rms_norm;
+pub mod routing;
 mod rows;
 
 use std::cell::RefCell;
