@@ -42,10 +42,25 @@ pub fn shapes(
 type Left = Result<Vec<Vec<u8>>, Trouble>;
 
 fn fills(gpu: &VirtualGpu) -> Left {
-    // A piece has 8192 elements of 2 bytes, 4096 of 4, 2048 of 8.
-    let shapes =
-        [(2, 2 * 8192 + 8, 8, 2), (3, 8191, 1, 2), (1, 4096, 0, 4), (2, 4097, 3, 4), (2, 2048, 2, 8), (5, 300, 1, 8)];
-    shapes.into_iter().map(|(rows, cols, pad, size)| fill(gpu, (rows, cols, pad), size)).collect()
+    // A piece is 16 KiB, written wide where the row is aligned and whole, else 256 elements at a time, in loops that are
+    // unrolled by four.
+    let mut left = Vec::new();
+    for size in [2, 4, 8] {
+        let piece = (16 << 10) / size;
+        for (rows, cols, pad) in [
+            (2, 2 * piece, 0),
+            (2, piece + 8, 8),
+            (2, piece - 1, 2),
+            (2, piece + 1300, 1),
+            (1, 300, 0),
+            (2, 600, 1),
+            (2, 900, 0),
+            (3, 1100, 1),
+        ] {
+            left.push(fill(gpu, (rows, cols, pad), size)?);
+        }
+    }
+    Ok(left)
 }
 
 fn sums<G: Element>(gpu: &VirtualGpu, random: &mut Random) -> Left {
@@ -69,6 +84,7 @@ fn rolls(gpu: &VirtualGpu) -> Left {
 }
 
 fn lookups(mut run: impl FnMut(Lookup) -> Result<Vec<u8>, Trouble>) -> Left {
+    // Columns in pieces of 256 elements or packs, in loops that are unrolled by four.
     let cases = [
         (1, 1, 1, [0, 0]),
         (24, 5, 24, [8, 0]),
@@ -76,6 +92,12 @@ fn lookups(mut run: impl FnMut(Lookup) -> Result<Vec<u8>, Trouble>) -> Left {
         (10, 3, 2056, [0, 8]),
         (12, 3, 2064, [1, 8]),
         (11, 4, 300, [4, 4]),
+        (5, 2, 1300, [1, 4]),
+        (3, 2, 600, [4, 1]),
+        (4, 2, 900, [4, 1]),
+        (4, 3, 10_248, [8, 0]),
+        (4, 3, 6152, [0, 8]),
+        (2, 1, 4104, [0, 8]),
     ];
     cases.into_iter().map(|(t, v, h, pads)| run(Lookup { t, v, h, pads })).collect()
 }
@@ -99,17 +121,28 @@ fn combinations(gpu: &VirtualGpu, random: &mut Random) -> Left {
 }
 
 fn sorts(gpu: &VirtualGpu, random: &mut Random) -> Left {
+    // Tiles of 256 items are eight rounds of a warp, of 64 two; 1024 digits are all that there is room for.
     let cases = [
         ((0, 3), None),
         ((1, 1), None),
         ((63, 4), None),
         ((200, 9), None),
+        ((256, 40), None),
         ((700, 127), None),
-        ((129, 1000), None),
+        ((1000, 6), None),
+        ((129, 1023), None),
+        ((430, 1023), None),
         ((300, 700), Some((0, 5))),
         ((300, 700), Some((5, 5))),
+        ((601, 1000), Some((2, 8))),
     ];
-    cases.into_iter().map(|(sizes, digit)| sort(gpu, random, sizes, digit)).collect()
+    let mut left = Vec::new();
+    for (sizes, digit) in cases {
+        for tile in [64, 256] {
+            left.push(sort(gpu, random, sizes, digit, tile)?);
+        }
+    }
+    Ok(left)
 }
 
 fn noises(gpu: &VirtualGpu) -> Left {
@@ -117,7 +150,20 @@ fn noises(gpu: &VirtualGpu) -> Left {
 }
 
 fn routers(gpu: &VirtualGpu, random: &mut Random) -> Left {
-    let sizes = [(1, 1, 1, 1), (2, 5, 8, 2), (1, 65, 40, 6), (3, 64, 5, 5), (1, 130, 33, 3), (2, 2, 300, 8)];
+    // Lanes take experts and choices 32 at a time, threads of the statistics 128; rows and chunks are summed in loops that
+    // are unrolled by four.
+    let sizes = [
+        (1, 1, 1, 1),
+        (2, 5, 8, 2),
+        (1, 65, 40, 6),
+        (3, 64, 5, 5),
+        (1, 130, 33, 3),
+        (2, 2, 300, 8),
+        (1, 3, 170, 165),
+        (7, 2, 9, 3),
+        (1, 390, 4, 2),
+        (2, 300, 6, 4),
+    ];
     let cases = sizes.into_iter().enumerate().map(|(i, (rows, row_len, e, k))| Router {
         rows,
         row_len,
@@ -126,14 +172,16 @@ fn routers(gpu: &VirtualGpu, random: &mut Random) -> Left {
         normalize: i % 2 == 0,
         aux: i % 3 != 1,
         padding: i % 4 < 2,
-        forced: i == 3,
+        forced: i % 4 == 3,
         per_token: i % 2 == 1,
     });
     cases.map(|case| case.run(gpu, random)).collect()
 }
 
 fn products(gpu: &VirtualGpu, random: &mut Random, kernel: &str) -> Left {
-    let shapes = [(1, 1, 1), (33, 31, 40), (32, 64, 32), (40, 33, 65), (5, 70, 0)].into_iter().enumerate();
+    let shapes =
+        [(1, 1, 1), (33, 31, 40), (32, 64, 32), (40, 33, 65), (5, 70, 0), (64, 64, 64), (70, 65, 100), (20, 9, 31)];
+    let shapes = shapes.into_iter().enumerate();
     shapes.map(|(i, shape)| product(gpu, random, kernel, shape, i % 2 == 1)).collect()
 }
 

@@ -70,12 +70,13 @@ pub fn sort(
     random: &mut Random,
     (n, limit): (usize, usize),
     digit: Option<(i32, i32)>,
+    tile: usize,
 ) -> Result<Vec<u8>, Trouble> {
     let mut keys = random.integers(n, limit);
     keys.iter_mut().step_by(13).for_each(|key| *key = -1);
     keys.iter_mut().skip(5).step_by(17).for_each(|key| *key = limit as i32);
     let order: Vec<i32> = (0..n as i32).rev().collect();
-    let (digits, tiles) = (digit.map_or(limit + 1, |(_, wide)| 1 << wide), n.div_ceil(64).max(1));
+    let (digits, tiles) = (digit.map_or(limit + 1, |(_, wide)| 1 << wide), n.div_ceil(tile).max(1));
     let (key, from) = (gpu.upload(&keys), gpu.upload(&order));
     let [out, inverse] = [n, n].map(|n| Rows::poisoned::<i32>(gpu, 1, n, 0));
     let (start, count) = (Rows::poisoned::<i32>(gpu, 1, digits, 0), Rows::poisoned::<i32>(gpu, digits, tiles, 0));
@@ -87,7 +88,7 @@ pub fn sort(
         start: if digit.is_some() { 0 } else { start.address },
         count: count.address,
         n: n as i64,
-        tile: 64,
+        tile: tile as i32,
         tiles: tiles as i32,
         digits: digits as i32,
         limit: limit as i32,
