@@ -161,7 +161,9 @@ fn pitfall_b47_experts_without_tokens() {
             for dw in [dup, ddown] {
                 let rows = dw.rows / setup.experts();
                 let own = gpu.get(dw.row_range(e * rows, rows));
-                assert!(*count > 0 || own.iter().all(|v| *v == 0.0), "expert {e} of {counts:?}: {own:?}");
+                let zero = own.iter().all(|v| *v == 0.0);
+                // All activations of a single slot may be zero.
+                assert!(if *count == 0 { zero } else { !zero || *count < 5 }, "expert {e} of {counts:?}");
             }
         }
     }
