@@ -23,10 +23,6 @@ fn same<V: PartialEq + std::fmt::Debug>(what: &str, run: impl Fn(&VirtualGpu, [u
     }
 }
 
-fn routing(gpu: &VirtualGpu) -> experts::Routing<'_> {
-    experts::Routing::new(gpu, &[1, 0, 3])
-}
-
 #[test]
 fn pitfall_b46_far_rows_of_experts() {
     let seed = Random::fresh().bits();
