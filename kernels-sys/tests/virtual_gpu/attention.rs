@@ -34,7 +34,7 @@ impl Case<'_> {
         let v = Rows::random::<Bf16>(gpu, random, (t, narrow, self.pads[2]), 1.0);
         let o = Rows::poisoned::<Bf16>(gpu, t, wide, self.pads[3]);
         let dout = Rows::random::<Bf16>(gpu, random, (t, wide, self.pads[3]), 1.0);
-        let start = gpu.upload(&self.start());
+        let start = Rows::input(gpu, 1, t, 0, &self.start());
         let lse = Rows::poisoned::<f32>(gpu, t, self.heads, 3);
         let delta = Rows::poisoned::<f32>(gpu, t, self.heads, 0);
         let forward = AttentionFwdParams {
