@@ -132,20 +132,20 @@ fn products(kernel: &str) -> Vec<Product> {
     let cols = name.rsplit('_').next().and_then(|cols| cols.parse().ok()).unwrap_or(128);
     let eights = |length: usize| length.next_multiple_of(8) - length;
     for cluster in [1, 2] {
-        // Depths of every number of stages up to twice around the ring; tiles at edges of c in both directions, aligned
-        // and not; more tiles than clusters, in two bands of rows.
+        // Depths of every number of stages up to twice around the ring, then more tiles than clusters and tiles at edges of
+        // c in both directions: all columns of a tile by aligned rows of either type and by unaligned ones.
         let depths = [8, 64, 200, 320, 392, 13 * 64];
-        let edges = [(137, cols + 9, 72), (3 * 128 * cluster, 2 * cols - 31, 136)];
-        let shapes = depths.map(|k| (128 * cluster, 40, k)).into_iter().chain(edges);
-        for (i, (m, n, k)) in shapes.enumerate() {
+        let edges = [(137, cols + 9, 72, true), (3 * 128 * cluster, 2 * cols - 31, 136, true), (65, cols, 64, false)];
+        let shapes = depths.map(|k| (128 * cluster, 40, k, true)).into_iter().chain(edges);
+        for (i, (m, n, k, aligned)) in shapes.enumerate() {
             let a = if form == Form::TN { eights(m) } else { eights(k) };
             let b = if form == Form::NT { eights(k) } else { eights(n) };
             products.push(Product {
                 form,
                 path: Path::Tma { cols, cluster, clusters: if i == 7 { 2 } else { 1 } },
                 sizes: (m, n, k),
-                pads: [a, b, [0, 1, 8, 4][(i + cluster) % 4]],
-                c_f32: i % 2 == 0,
+                pads: [a, b, if aligned { eights(n) } else { 1 }],
+                c_f32: (i + cluster) % 2 == 1,
                 accumulate: i % 3 == 0,
                 alpha: [1.0, 0.5][i % 2],
             });
