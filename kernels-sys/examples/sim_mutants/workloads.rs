@@ -294,7 +294,8 @@ fn attention_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultH
 
 /// Vocabularies of less than a block's threads and several times as many, in packs and not.
 fn loss_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) -> Result<(), Trouble> {
-    let sizes = [(6, 1, 0), (9, 37, 0), (9, 256, 0), (7, 2048 + 264, 8), (5, 2048 + 264, 3), (6, 1031, 1)];
+    let (wide, several) = (2048 + 264, 12);
+    let sizes = [(6, 1, 0), (several, 37, 0), (several, 256, 0), (7, wide, 8), (several, wide, 8), (several, wide, 3)];
     for (i, size) in sizes.into_iter().enumerate() {
         let left = loss::rows(gpu, random, size, i != 3)?;
         hash_elements(&left.logits, hasher);
@@ -305,7 +306,7 @@ fn loss_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher
 }
 
 fn metric_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) -> Result<(), Trouble> {
-    for (i, sizes) in [(0, 0), (1, 300), (255, 0), (256, 256), (700, 513)].into_iter().enumerate() {
+    for (i, sizes) in [(0, 0), (1, 300), (255, 0), (256, 256), (2700, 2313), (1500, 2500)].into_iter().enumerate() {
         let (scale, tokens, metric) = loss::scale_and_metric(gpu, random, sizes, [0.0, 0.25][i % 2])?;
         (scale.to_bits(), tokens, metric).hash(hasher);
     }
