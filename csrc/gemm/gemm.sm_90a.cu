@@ -171,8 +171,9 @@ __device__ __forceinline__ void write(const GemmTmaParams& p, const float (&d)[N
 #pragma unroll
       for (int j = 0; j < kOutCols / 8; ++j) {
         const int i = (part * (kOutCols / 8) + j) * 4, four = j * 2 + lane % 4 / 2;
-        *reinterpret_cast<float2*>(out_place(out, lane / 4, four) + lane % 2 * 2) = make_float2(d[i], d[i + 1]);
-        *reinterpret_cast<float2*>(out_place(out, lane / 4 + 8, four) + lane % 2 * 2) = make_float2(d[i + 2], d[i + 3]);
+        const int within = lane % 2 * 2;
+        ptx::store_shared_2(ptx::shared_address(out_place(out, lane / 4, four) + within), d[i], d[i + 1]);
+        ptx::store_shared_2(ptx::shared_address(out_place(out, lane / 4 + 8, four) + within), d[i + 2], d[i + 3]);
       }
       __syncwarp();
       if (p.c_f32) {

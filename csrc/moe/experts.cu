@@ -39,6 +39,7 @@ __device__ __forceinline__ int64_t slot_of_warp() {
 
 template <int W>
 __device__ __forceinline__ void copy_row(const bf16* from, bf16* to, int columns) {
+#pragma unroll 4
   for (int c = threadIdx.x % kWarpSize * W; c < columns; c += kWarpSize * W) {
     store<bf16, W>(to + c, load<bf16, W>(from + c));
   }

@@ -133,6 +133,9 @@ fn experts() {
         (vec![63, 65, 64], 2, 7, 33),
         (vec![3, 130, 1, 2], 4, 65, 31),
         (vec![40, 2, 0, 30, 9, 1, 0, 8], 6, 64, 72),
+        // The model's widths, one at a time (row 23 of the defect list).
+        (vec![3, 0, 2], 1, 8, 1856),
+        (vec![0, 3, 1], 2, 2688, 8),
     ] {
         let setup = Setup::new(&mut rng, &counts, k, d, f);
         check_with_gaps(&setup.label(), &[0, 8, 1], |u| setup.case(u));
@@ -147,7 +150,8 @@ fn pitfall_b47_experts_without_tokens() {
     for pair in 0..70 {
         zipf[pair * pair % 37 * (pair % 3) % 40] += 1;
     }
-    for counts in [vec![0, 0, 5, 0], vec![0, 0, 0, 66], vec![6, 0, 0], vec![0; 3], zipf, vec![1; 33]] {
+    let around = vec![127, 1, 128, 0, 129];
+    for counts in [vec![0, 0, 5, 0], vec![0, 0, 0, 66], vec![6, 0, 0], vec![0; 3], zipf, vec![1; 33], around] {
         let mut setup = Setup::new(&mut rng, &counts, 1, 24, 10);
         setup.frozen = false;
         check_with_gaps(&setup.label(), &[0], |u| setup.case(u));
@@ -161,7 +165,9 @@ fn pitfall_b47_experts_without_tokens() {
             for dw in [dup, ddown] {
                 let rows = dw.rows / setup.experts();
                 let own = gpu.get(dw.row_range(e * rows, rows));
-                assert!(*count > 0 || own.iter().all(|v| *v == 0.0), "expert {e} of {counts:?}: {own:?}");
+                let zero = own.iter().all(|v| *v == 0.0);
+                // All activations of a single slot may be zero.
+                assert!(if *count == 0 { zero } else { !zero || *count < 5 }, "expert {e} of {counts:?}");
             }
         }
     }

@@ -23,6 +23,11 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
+// st.shared.v2.f32: two floats at a multiple of 8. nvcc splits a float2 store whose address it computes by exclusive or.
+__device__ __forceinline__ void store_shared_2(uint32_t to, float first, float second) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(first), "f"(second) : "memory");
+}
+
 // ld.global.nc.L1::no_allocate.v4.b32: 16 bytes that no thread writes while the kernel runs and that are read once.
 // The address must be a multiple of 16.
 __device__ __forceinline__ uint4 load_once_16(const void* p) {

@@ -132,21 +132,22 @@ fn products(kernel: &str) -> Vec<Product> {
     let cols = name.rsplit('_').next().and_then(|cols| cols.parse().ok()).unwrap_or(128);
     let eights = |length: usize| length.next_multiple_of(8) - length;
     for cluster in [1, 2] {
-        // Depths of every number of stages up to twice around the ring; tiles at edges of c in both directions, aligned
-        // and not; more tiles than clusters, in two bands of rows.
+        // Depths of every number of stages up to twice around the ring, then more tiles than clusters and tiles at edges of
+        // c in both directions: all columns of a tile by aligned rows of either type and by unaligned ones.
         let depths = [8, 64, 200, 320, 392, 13 * 64];
-        let edges = [(137, cols + 9, 72), (3 * 128 * cluster, 2 * cols - 31, 136)];
-        let shapes = depths.map(|k| (128 * cluster, 40, k)).into_iter().chain(edges);
-        for (i, (m, n, k)) in shapes.enumerate() {
+        let edges = [(137, cols + 9, 72, true), (3 * 128 * cluster, 2 * cols - 31, 136, true), (65, cols, 64, false)];
+        let shapes = depths.map(|k| (128 * cluster, 40, k, true)).into_iter().chain(edges);
+        for (i, (m, n, k, aligned)) in shapes.enumerate() {
             let a = if form == Form::TN { eights(m) } else { eights(k) };
             let b = if form == Form::NT { eights(k) } else { eights(n) };
             products.push(Product {
                 form,
                 path: Path::Tma { cols, cluster, clusters: if i == 7 { 2 } else { 1 } },
                 sizes: (m, n, k),
-                pads: [a, b, [0, 1, 8, 4][(i + cluster) % 4]],
-                c_f32: i % 2 == 0,
-                accumulate: i % 3 == 0,
+                pads: [a, b, if aligned { eights(n) } else { 1 }],
+                c_f32: (i + cluster) % 2 == 1,
+                // An element that is added to twice shows.
+                accumulate: i % 3 == 0 || !aligned,
                 alpha: [1.0, 0.5][i % 2],
             });
         }
@@ -293,7 +294,8 @@ fn attention_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultH
 
 /// Vocabularies of less than a block's threads and several times as many, in packs and not.
 fn loss_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) -> Result<(), Trouble> {
-    let sizes = [(6, 1, 0), (9, 37, 0), (9, 256, 0), (7, 2048 + 264, 8), (5, 2048 + 264, 3), (6, 1031, 1)];
+    let (wide, several) = (2048 + 264, 12);
+    let sizes = [(6, 1, 0), (several, 37, 0), (several, 256, 0), (7, wide, 8), (several, wide, 8), (several, wide, 3)];
     for (i, size) in sizes.into_iter().enumerate() {
         let left = loss::rows(gpu, random, size, i != 3)?;
         hash_elements(&left.logits, hasher);
@@ -304,7 +306,7 @@ fn loss_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher
 }
 
 fn metric_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) -> Result<(), Trouble> {
-    for (i, sizes) in [(0, 0), (1, 300), (255, 0), (256, 256), (700, 513)].into_iter().enumerate() {
+    for (i, sizes) in [(0, 0), (1, 300), (255, 0), (256, 256), (2700, 2313), (1500, 2500)].into_iter().enumerate() {
         let (scale, tokens, metric) = loss::scale_and_metric(gpu, random, sizes, [0.0, 0.25][i % 2])?;
         (scale.to_bits(), tokens, metric).hash(hasher);
     }

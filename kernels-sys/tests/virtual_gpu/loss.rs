@@ -18,17 +18,32 @@ fn labels(random: &mut Random, rows: usize, v: usize) -> (Vec<i32>, Vec<i32>) {
     (label, mask)
 }
 
-/// Cross entropy of random logits in steps of a half, so that the largest are often equal.
+/// Cross entropy of random logits. Each of the first eight rows has one largest logit, in the columns of another warp;
+/// in the others the largest are often equal. Labels are outside, at both ends, and the largest.
 pub fn rows(
     gpu: &VirtualGpu,
     random: &mut Random,
     (rows, v, pad): (usize, usize, usize),
     with_gradient: bool,
 ) -> Result<Left, Trouble> {
-    let values: Vec<Bf16> = (0..rows * v).map(|_| Bf16::from_f32((random.bits() % 17) as f32 / 2.0 - 4.0)).collect();
-    let logits = Rows::new::<Bf16>(gpu, rows, v, pad, &values);
-    let (label, mask) = labels(random, rows, v);
-    let (label, mask, scale) = (gpu.upload(&label), gpu.upload(&mask), gpu.upload(&[0.75f32]));
+    let mut values: Vec<Bf16> =
+        (0..rows * v).map(|_| Bf16::from_f32((random.bits() % 17) as f32 / 2.0 - 4.0)).collect();
+    let (mut label, mask) = labels(random, rows, v);
+    let aligned = v.is_multiple_of(8) && pad.is_multiple_of(8);
+    let columns_of_warp = if aligned { 256 } else { 32 };
+    for row in 0..rows.min(8) {
+        let peak = row * columns_of_warp + random.bits() as usize % columns_of_warp;
+        if peak < v {
+            values[row * v + peak] = Bf16::from_f32(5.0);
+            label[row] = peak as i32;
+        }
+    }
+    for (label, edge) in label.iter_mut().zip([-1, 0, v as i32 - 1, v as i32]) {
+        *label = edge;
+    }
+    let logits = Rows::new(gpu, rows, v, pad, &values);
+    let [label, mask] = [label, mask].map(|values| Rows::input(gpu, 1, rows, 0, &values));
+    let scale = Rows::input(gpu, 1, 1, 0, &[0.75f32]);
     let ce = Rows::poisoned::<f32>(gpu, 1, rows, 0);
     let hit = Rows::new::<i32>(gpu, 1, rows, 0, &vec![-7; rows]);
     let params = LossRowsParams {
@@ -54,8 +69,8 @@ pub fn scale_and_metric(
     (t, lm_t): (usize, usize),
     share: f64,
 ) -> Result<(f32, i32, Vec<u64>), Trouble> {
-    let mask = gpu.upload(&labels(random, t, 1).1);
-    let lm_mask = gpu.upload(&labels(random, lm_t, 1).1);
+    let mask = Rows::input(gpu, 1, t, 0, &labels(random, t, 1).1);
+    let lm_mask = Rows::input(gpu, 1, lm_t, 0, &labels(random, lm_t, 1).1);
     let tokens = Rows::new::<i32>(gpu, 1, 1, 0, &[-7]);
     let scale = Rows::poisoned::<f32>(gpu, 1, 1, 0);
     let params = LossScaleParams {
@@ -69,9 +84,9 @@ pub fn scale_and_metric(
         share,
     };
     gpu.launch("linear_cross_entropy_scale", 1, &params)?;
-    let ce = gpu.upload(&random.elements::<f32>(t, 3.0, 1.0));
+    let ce = Rows::input(gpu, 1, t, 0, &random.elements::<f32>(t, 3.0, 1.0));
     let hit: Vec<i32> = (0..t).map(|_| (random.bits() % 2) as i32).collect();
-    let hit = gpu.upload(&hit);
+    let hit = Rows::input(gpu, 1, t, 0, &hit);
     let metric = Rows::new::<f64>(gpu, 1, 4, 0, &[0.5, 2.0, 3.0, 4.0]);
     let params = LossMetricParams {
         ce: ce.address,

@@ -181,9 +181,9 @@ impl Router {
         let (t, chunks) = (rows * row_len, row_len.div_ceil(64));
         // Few different values, so that there are ties.
         let coarse = |v: Vec<i32>| v.into_iter().map(|v| (v - 4) as f32 / 4.0).collect::<Vec<f32>>();
-        let logits = Rows::new::<f32>(gpu, t, e, 1, &coarse(random.integers(t * e, 9)));
+        let logits = Rows::input::<f32>(gpu, t, e, 1, &coarse(random.integers(t * e, 9)));
         let bias = gpu.upload(&coarse(random.integers(e, 3)));
-        let forced = Rows::new::<i32>(gpu, t, k, 1, &random.integers(t * k, e));
+        let forced = Rows::input::<i32>(gpu, t, k, 1, &random.integers(t * k, e));
         let padding = gpu.upload(&random.integers(t, 2));
         let integers = |rows, cols, pad| Rows::poisoned::<i32>(gpu, rows, cols, pad);
         let floats = |rows, cols, pad| Rows::poisoned::<f32>(gpu, rows, cols, pad);
@@ -213,8 +213,8 @@ impl Router {
         let parts = rows * chunks;
         let (part_q, part_count, part_plain) = (floats(parts, e, 0), integers(parts, e, 0), integers(parts, e, 0));
         let (part_tokens, row_counts) = (integers(1, parts, 0), integers(rows, e, 1));
-        let counts = Rows::new::<i32>(gpu, 1, e, 0, &vec![3; e]);
-        let (stats, metric) = (floats(rows, e + 2, 1), Rows::new::<f64>(gpu, 1, 1, 0, &[0.25]));
+        let counts = Rows::output::<i32>(gpu, 1, e, 0, &vec![3; e]);
+        let (stats, metric) = (floats(rows, e + 2, 1), Rows::output::<f64>(gpu, 1, 1, 0, &[0.25]));
         let params = RouterStatsParams {
             logits: logits.address,
             idx: idx.address,

@@ -248,8 +248,8 @@ fn cut_samples(lengths: &[u32], documents: &[i32], plan: &IndexPlan, options: &G
 /// Walks S + extra tokens per sample and goes back by the extra one, so that consecutive samples share it. A document that
 /// ends exactly at a sample's end is kept: the next sample starts at its last token.
 ///
-/// Lengths are fetched in blocks before they are walked: fetches in shuffled order miss the cache, and those of a block
-/// wait for memory together.
+/// Lengths are fetched in blocks by all cores before they are walked: fetches in shuffled order wait for memory, and the walk
+/// is a chain of additions that only one can do.
 fn walk<R>(
     lengths: &[u32],
     documents: &[i32],
@@ -257,7 +257,7 @@ fn walk<R>(
     options: &GptOptions,
     row: impl Fn(usize, i64) -> R,
 ) -> Vec<R> {
-    const BLOCK: usize = 1024;
+    const BLOCK: usize = 1 << 20;
     let extra = options.extra() as i64;
     let window = options.sequence_length as i64 + extra;
     let mut rows = Vec::with_capacity(plan.samples as usize + 1);
@@ -267,12 +267,11 @@ fn walk<R>(
     }
     // Tokens that the open sample still needs, and where it begins in the document at hand.
     let (mut remaining, mut offset) = (window, 0i64);
-    let mut block = [0i64; BLOCK];
+    let mut block = vec![0; BLOCK.min(documents.len())];
     for (b, chunk) in documents.chunks(BLOCK).enumerate() {
-        for (length, &document) in block.iter_mut().zip(chunk) {
-            *length = i64::from(lengths[document as usize]);
-        }
-        for (i, &length) in block[..chunk.len()].iter().enumerate() {
+        let block = &mut block[..chunk.len()];
+        fetch_lengths(lengths, chunk, block);
+        for (i, length) in block.iter().map(|&n| i64::from(n)).enumerate() {
             remaining -= length - offset;
             while remaining <= 0 {
                 offset = length + remaining - extra;
@@ -289,6 +288,30 @@ fn walk<R>(
     let last = documents.len() - 1;
     rows.push(row(last, i64::from(lengths[documents[last] as usize]) - extra));
     rows
+}
+
+/// The lengths of some documents, in their order.
+fn fetch_lengths(lengths: &[u32], documents: &[i32], out: &mut [u32]) {
+    /// Below this a thread costs more than it fetches.
+    const PART: usize = 1 << 16;
+    let fetch = |documents: &[i32], out: &mut [u32]| {
+        for (length, &document) in out.iter_mut().zip(documents) {
+            *length = lengths[document as usize];
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(documents.len() / PART).max(1);
+    let part = documents.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        let mut parts = documents.chunks(part).zip(out.chunks_mut(part));
+        // The first part is this thread's own.
+        let own = parts.next();
+        for (documents, out) in parts {
+            scope.spawn(move || fetch(documents, out));
+        }
+        if let Some((documents, out)) = own {
+            fetch(documents, out);
+        }
+    });
 }
 
 fn shuffled_samples(rng: &mut Mt19937, plan: &IndexPlan) -> ShuffleIndex {

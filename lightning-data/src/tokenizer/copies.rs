@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use super::TextTokenizer;
 
-/// One copy per worker at a time, kept for the next. A tokenizer remembers words behind a lock that workers would fight for;
-/// making a copy of a large vocabulary takes as long as encoding a megabyte.
+/// One copy per worker at a time, kept for the next. A tokenizer remembers words behind a lock that workers would fight for,
+/// and a copy of a large vocabulary is not made lightly.
 pub(crate) struct TokenizerCopies {
     original: TextTokenizer,
     idle: Mutex<Vec<TextTokenizer>>,
