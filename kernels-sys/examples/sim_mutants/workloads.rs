@@ -298,7 +298,16 @@ fn attention_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultH
 /// Vocabularies of less than a block's threads and several times as many, in packs and not.
 fn loss_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) -> Result<(), Trouble> {
     let (wide, several) = (2048 + 264, 12);
-    let sizes = [(6, 1, 0), (several, 37, 0), (several, 256, 0), (7, wide, 8), (several, wide, 8), (several, wide, 3)];
+    // The last is long enough for the unrolled part of the loops over packs.
+    let sizes = [
+        (6, 1, 0),
+        (several, 37, 0),
+        (several, 256, 0),
+        (7, wide, 8),
+        (several, wide, 8),
+        (several, wide, 3),
+        (several, 8192 + wide, 0),
+    ];
     for (i, size) in sizes.into_iter().enumerate() {
         let left = loss::rows(gpu, random, size, i != 3)?;
         hash_elements(&left.logits, hasher);
