@@ -38,7 +38,7 @@ impl Scan {
             values.insert(name, rng.normals(n, 1.0).into_iter().map(|v| v + 0.5).collect());
         }
         for name in ["state_in", "dstate_out"] {
-            values.insert(name, rng.normals(rows * all, 1.0));
+            values.insert(name, rng.normals(rows * all, 1.0).into_iter().map(|v| v + 0.5).collect());
         }
         values.insert("delta", rng.uniforms(t * heads, 0.01, steps));
         values.insert("a_log", rng.uniforms(heads, -1.0, 1.0));
