@@ -119,18 +119,30 @@ fn products(kernel: &str) -> Vec<Product> {
         return Vec::new();
     };
     let mut products = Vec::new();
+    let eights = |length: usize| length.next_multiple_of(8) - length;
     if plain.is_some() {
-        // Sizes at the edges of tiles, of packs of eight and of steps of k, aligned and not.
+        let c_f32 = kernel.ends_with("f32");
+        let product =
+            |sizes, pads, accumulate| Product { form, path: Path::Plain, sizes, pads, c_f32, accumulate, alpha: 0.5 };
+        // Sizes at the edges of tiles and of steps of k, aligned and not.
         let shapes = [(64, 64, 64), (72, 136, 40), (65, 63, 33), (7, 9, 17), (130, 66, 100)];
         for (i, sizes) in shapes.into_iter().enumerate() {
-            let pads = [[0, 8, 0], [0; 3], [7, 3, 1], [1, 0, 5], [8; 3]][i];
-            let c_f32 = kernel.ends_with("f32");
-            products.push(Product { form, path: Path::Plain, sizes, pads, c_f32, accumulate: i % 2 == 1, alpha: 0.5 });
+            products.push(product(sizes, [[0, 8, 0], [0; 3], [7, 3, 1], [1, 0, 5], [8; 3]][i], i % 2 == 1));
+        }
+        // Tiles that end in each of the eights of rows and columns of a warp, and of k in the first and in a later step, at
+        // each of the elements of an eight: with pairs of columns and single ones, stored and added.
+        for (eight, rest) in (0..4).flat_map(|eight| (0..8).map(move |rest| (eight, rest))) {
+            let (m, n) = (32 + 8 * eight + rest, 32 + 8 * ((eight + 1) % 4) + (rest + 3) % 8);
+            let k = [24, 56][eight % 2] + (rest + 5) % 8;
+            let pad = |length: usize| if eight == 3 { eights(length) } else { 1 + length % 2 };
+            let a = pad(if form == Form::TN { m } else { k });
+            let b = pad(if form == Form::NT { k } else { n });
+            let c = if rest / 4 == 0 { n % 2 } else { 1 - n % 2 };
+            products.push(product((m, n, k), [a, b, c], rest / 2 % 2 == 1));
         }
         return products;
     }
     let cols = name.rsplit('_').next().and_then(|cols| cols.parse().ok()).unwrap_or(128);
-    let eights = |length: usize| length.next_multiple_of(8) - length;
     for cluster in [1, 2] {
         // Depths of every number of stages up to twice around the ring, then more tiles than clusters and tiles at edges of
         // c in both directions: all columns of a tile by aligned rows of either type and by unaligned ones.

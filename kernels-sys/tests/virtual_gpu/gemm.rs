@@ -60,7 +60,7 @@ fn eighths(random: &mut Random, count: usize) -> Vec<f32> {
     (0..count).map(|_| (random.bits() % 17) as f32 / 8.0 - 1.0).collect()
 }
 
-/// A matrix in device memory between guards, rows `pad` elements apart.
+/// A matrix in device memory, rows `pad` elements apart.
 struct Matrix<'a> {
     buffer: Buffer<'a>,
     rows: usize,
@@ -69,12 +69,26 @@ struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    fn new<T: Element>(gpu: &'a VirtualGpu, rows: usize, cols: usize, pad: usize, values: &[f32]) -> Self {
+    /// An operand: a read beside its rows is one of memory that was never written, or that is not the matrix's.
+    fn input(gpu: &'a VirtualGpu, rows: usize, cols: usize, pad: usize, values: &[f32]) -> Self {
+        Self::fill::<Bf16>(gpu, (rows, cols, pad), false, values)
+    }
+
+    /// A result, between guards unless the rows are far apart: those would have to be filled.
+    fn output<T: Element>(gpu: &'a VirtualGpu, rows: usize, cols: usize, pad: usize, values: &[f32]) -> Self {
+        Self::fill::<T>(gpu, (rows, cols, pad), pad < FAR, values)
+    }
+
+    fn fill<T: Element>(
+        gpu: &'a VirtualGpu,
+        (rows, cols, pad): (usize, usize, usize),
+        guarded: bool,
+        values: &[f32],
+    ) -> Self {
         let ld = cols + pad;
-        // Guards around rows that are gigabytes apart would have to be filled.
-        let buffer = match pad < FAR {
+        let buffer = match guarded {
             true => gpu.buffer(rows * ld * size_of::<T>(), 0),
-            false => gpu.sparse_buffer(((rows - 1) * ld + cols) * size_of::<T>()),
+            false => gpu.sparse_buffer((rows * ld).saturating_sub(pad).max(1) * size_of::<T>()),
         };
         for (row, values) in values.chunks(cols.max(1)).enumerate() {
             let values: Vec<T> = values.iter().map(|v| T::from_f32(*v)).collect();
@@ -114,10 +128,10 @@ impl Product {
         let want = self.reference::<C>(&a, &b, &start);
         let (a_rows, a_cols) = if self.form == Form::TN { (k, m) } else { (m, k) };
         let (b_rows, b_cols) = if self.form == Form::NT { (n, k) } else { (k, n) };
-        let a = Matrix::new::<Bf16>(gpu, a_rows, a_cols, self.pads[0], &a);
-        let b = Matrix::new::<Bf16>(gpu, b_rows, b_cols, self.pads[1], &b);
+        let a = Matrix::input(gpu, a_rows, a_cols, self.pads[0], &a);
+        let b = Matrix::input(gpu, b_rows, b_cols, self.pads[1], &b);
         let poison = vec![f32::NAN; m * n];
-        let c = Matrix::new::<C>(gpu, m, n, self.pads[2], if self.accumulate { &start } else { &poison });
+        let c = Matrix::output::<C>(gpu, m, n, self.pads[2], if self.accumulate { &start } else { &poison });
         let report = self.launch(gpu, &a, &b, &c)?;
         if self.pads[2] < FAR {
             c.buffer.check_guards::<C>("c", m, c.ld, n)?;
