@@ -297,6 +297,8 @@ fn attention_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultH
         case(130, (1, 1), 40, &[64, 96], [8, 0, 16, 8]),
         case(70, (4, 2), 19, &[1, 63, 68], [1, 3, 5, 7]),
         case(33, (1, 1), 128, &[], [0; 4]),
+        // The most steps of channels, stored one element at a time.
+        case(20, (1, 1), 121, &[], [1, 3, 5, 7]),
         // Aligned rows that end inside a pack of eight.
         case(40, (1, 1), 14, &[9], [2; 4]),
     ] {
