@@ -213,8 +213,8 @@ impl Router {
         let parts = rows * chunks;
         let (part_q, part_count, part_plain) = (floats(parts, e, 0), integers(parts, e, 0), integers(parts, e, 0));
         let (part_tokens, row_counts) = (integers(1, parts, 0), integers(rows, e, 1));
-        let counts = Rows::new::<i32>(gpu, 1, e, 0, &vec![3; e]);
-        let (stats, metric) = (floats(rows, e + 2, 1), Rows::new::<f64>(gpu, 1, 1, 0, &[0.25]));
+        let counts = Rows::output::<i32>(gpu, 1, e, 0, &vec![3; e]);
+        let (stats, metric) = (floats(rows, e + 2, 1), Rows::output::<f64>(gpu, 1, 1, 0, &[0.25]));
         let params = RouterStatsParams {
             logits: logits.address,
             idx: idx.address,
