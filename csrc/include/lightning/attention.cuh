@@ -28,11 +28,13 @@ __device__ __forceinline__ mma::Operand head_of(const void* matrix, int64_t stri
 // Tokens [token, token + Count) into rows [at, at + Count) of a tile, with zeros up to whole chunks.
 template <int Count>
 __device__ __forceinline__ void load_rows(Tile& tile, int at, const mma::Operand& from, int token, int chunks) {
-  constexpr int kPacks = kMaxDim / 8;
+  constexpr int kPacks = kMaxDim / 8, kStep = kThreads / kPacks;
+  static_assert(Count % (4 * kStep) == 0, "whole rounds of the unrolled loop");
   const int pack = threadIdx.x % kPacks;
   if (pack >= 2 * chunks) return;
 #pragma unroll 4
-  for (int row = threadIdx.x / kPacks; row < Count; row += kThreads / kPacks) {
+  for (int i = 0; i < Count; i += kStep) {
+    const int row = i + threadIdx.x / kPacks;
     *reinterpret_cast<uint4*>(tile.at(at + row, pack * 8)) = from.eight(token + row, pack * 8);
   }
 }

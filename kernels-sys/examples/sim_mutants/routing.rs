@@ -81,6 +81,7 @@ fn rolls(gpu: &VirtualGpu) -> Left {
 }
 
 fn lookups(mut run: impl FnMut(Lookup) -> Result<Vec<u8>, Trouble>) -> Left {
+    // Columns in pieces of 256 elements or packs, in loops that are unrolled by four.
     let cases = [
         (1, 1, 1, [0, 0], None),
         (24, 5, 24, [8, 0], None),
@@ -145,18 +146,28 @@ fn combinations(gpu: &VirtualGpu, random: &mut Random) -> Left {
 }
 
 fn sorts(gpu: &VirtualGpu, random: &mut Random) -> Left {
+    // Tiles of 256 items are eight rounds of a warp, of 64 two; 1024 digits are all that there is room for.
     let cases = [
-        ((0, 3), 64, None),
-        ((1, 1), 64, None),
-        ((63, 4), 32, None),
-        ((200, 9), 64, None),
-        ((700, 127), 320, None),
-        ((129, 1000), 64, None),
-        ((300, 700), 64, Some((0, 5))),
-        ((300, 700), 256, Some((5, 5))),
-        ((611, 40), 256, Some((0, 8))),
+        ((0, 3), None),
+        ((1, 1), None),
+        ((63, 4), None),
+        ((200, 9), None),
+        ((256, 40), None),
+        ((700, 127), None),
+        ((1000, 6), None),
+        ((129, 1023), None),
+        ((430, 1023), None),
+        ((300, 700), Some((0, 5))),
+        ((300, 700), Some((5, 5))),
+        ((601, 1000), Some((2, 8))),
     ];
-    cases.into_iter().map(|(sizes, tile, digit)| sort(gpu, random, sizes, tile, digit)).collect()
+    let mut left = Vec::new();
+    for (sizes, digit) in cases {
+        for tile in [64, 256] {
+            left.push(sort(gpu, random, sizes, digit, tile)?);
+        }
+    }
+    Ok(left)
 }
 
 fn noises(gpu: &VirtualGpu) -> Left {

@@ -251,7 +251,8 @@ fn experts_shapes(
     let mut many = vec![1; 40];
     (many[0], many[35]) = (0, 65);
     let counts: [&[i32]; 3] = [&[0, 3, 0, 64, 65, 0], &[130], &many];
-    let sizes = [(64, 32, [0; 4]), (72, 40, [8, 0, 16, 8]), (65, 33, [1, 3, 5, 7]), (7, 130, [0; 4])];
+    // Aligned rows that end inside a pack of eight, too.
+    let sizes = [(64, 32, [0; 4]), (72, 40, [8, 0, 16, 8]), (65, 33, [1, 3, 5, 7]), (7, 130, [0; 4]), (70, 38, [2; 4])];
     for (i, (n, depth, pads)) in sizes.into_iter().enumerate() {
         let routing = experts::Routing::new(gpu, counts[i % 3]);
         let s = experts::Sizes { n, depth, pads };
@@ -296,6 +297,10 @@ fn attention_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultH
         case(130, (1, 1), 40, &[64, 96], [8, 0, 16, 8]),
         case(70, (4, 2), 19, &[1, 63, 68], [1, 3, 5, 7]),
         case(33, (1, 1), 128, &[], [0; 4]),
+        // The most steps of channels, stored one element at a time.
+        case(20, (1, 1), 121, &[], [1, 3, 5, 7]),
+        // Aligned rows that end inside a pack of eight.
+        case(40, (1, 1), 14, &[9], [2; 4]),
     ] {
         let (left, sums) = case.run(gpu, random)?;
         hash_elements(&left, hasher);
@@ -307,7 +312,16 @@ fn attention_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultH
 /// Vocabularies of less than a block's threads and several times as many, in packs and not.
 fn loss_shapes(gpu: &VirtualGpu, random: &mut Random, hasher: &mut DefaultHasher) -> Result<(), Trouble> {
     let (wide, several) = (2048 + 264, 12);
-    let sizes = [(6, 1, 0), (several, 37, 0), (several, 256, 0), (7, wide, 8), (several, wide, 8), (several, wide, 3)];
+    // The last is long enough for the unrolled part of the loops over packs.
+    let sizes = [
+        (6, 1, 0),
+        (several, 37, 0),
+        (several, 256, 0),
+        (7, wide, 8),
+        (several, wide, 8),
+        (several, wide, 3),
+        (several, 8192 + wide, 0),
+    ];
     for (i, size) in sizes.into_iter().enumerate() {
         let left = loss::rows(gpu, random, size, i != 3)?;
         hash_elements(&left.logits, hasher);

@@ -29,11 +29,11 @@ impl Case<'_> {
     /// Output and log-sum-exps of the forward pass, then dq, dk, dv and delta of the backward pass.
     pub fn run(&self, gpu: &VirtualGpu, random: &mut Random) -> Result<(Vec<Bf16>, Vec<f32>), Trouble> {
         let (t, wide, narrow) = (self.t, self.heads * self.head_dim, self.kv_heads * self.head_dim);
-        let q = Rows::random_input::<Bf16>(gpu, random, (t, wide, self.pads[0]), 2.0);
-        let k = Rows::random_input::<Bf16>(gpu, random, (t, narrow, self.pads[1]), 1.0);
-        let v = Rows::random_input::<Bf16>(gpu, random, (t, narrow, self.pads[2]), 1.0);
+        let q = Rows::random::<Bf16>(gpu, random, (t, wide, self.pads[0]), 2.0);
+        let k = Rows::random::<Bf16>(gpu, random, (t, narrow, self.pads[1]), 1.0);
+        let v = Rows::random::<Bf16>(gpu, random, (t, narrow, self.pads[2]), 1.0);
         let o = Rows::poisoned::<Bf16>(gpu, t, wide, self.pads[3]);
-        let dout = Rows::random_input::<Bf16>(gpu, random, (t, wide, self.pads[3]), 1.0);
+        let dout = Rows::random::<Bf16>(gpu, random, (t, wide, self.pads[3]), 1.0);
         let start = Rows::input(gpu, 1, t, 0, &self.start());
         let lse = Rows::poisoned::<f32>(gpu, t, self.heads, 3);
         let delta = Rows::poisoned::<f32>(gpu, t, self.heads, 0);

@@ -35,7 +35,7 @@ pub fn sum_blocks<G: Element>(
     (blocks, n, pad): (usize, usize, usize),
     accumulate: bool,
 ) -> Result<Vec<u8>, Trouble> {
-    let partial = Rows::random_input::<f32>(gpu, random, (blocks, n, pad), 1.0);
+    let partial = Rows::random::<f32>(gpu, random, (blocks, n, pad), 1.0);
     let dst = Rows::random::<G>(gpu, random, (1, n, 0), 1.0);
     let params = SumBlocksParams {
         partial: partial.address,
@@ -112,7 +112,7 @@ impl Lookup {
     /// The looked-up rows.
     pub fn forward(&self, gpu: &VirtualGpu, random: &mut Random) -> Result<Vec<u8>, Trouble> {
         let ids = gpu.upload(&self.ids(random));
-        let table = Rows::random_input::<Bf16>(gpu, random, self.size(0), 1.0);
+        let table = Rows::random::<Bf16>(gpu, random, self.size(0), 1.0);
         let (rows, cols, pad) = self.size(1);
         let y = Rows::poisoned::<Bf16>(gpu, rows, cols, pad);
         let params = EmbeddingFwdParams {
@@ -142,7 +142,7 @@ impl Lookup {
         order.sort_by_key(key);
         let (ids, order) = (gpu.upload(&ids), gpu.upload(&order));
         let dtable = Rows::random::<G>(gpu, random, self.size(0), 1.0);
-        let dy = Rows::random_input::<Bf16>(gpu, random, self.size(1), 1.0);
+        let dy = Rows::random::<Bf16>(gpu, random, self.size(1), 1.0);
         let params = EmbeddingBwdParams {
             ids: ids.address,
             order: order.address,

@@ -43,7 +43,7 @@ pub struct Sizes {
 
 /// Gathered rows of `n` columns.
 pub fn gather(gpu: &VirtualGpu, random: &mut Random, routing: &Routing<'_>, s: Sizes) -> Result<Vec<Bf16>, Trouble> {
-    let x = Rows::random_input::<Bf16>(gpu, random, (routing.slots / TOP_K, s.n, s.pads[0]), 1.0);
+    let x = Rows::random::<Bf16>(gpu, random, (routing.slots / TOP_K, s.n, s.pads[0]), 1.0);
     let xs = Rows::poisoned::<Bf16>(gpu, routing.slots, s.n, s.pads[1]);
     let params = ExpertsGatherParams {
         x: x.address,
@@ -71,8 +71,8 @@ pub fn product(
 ) -> Result<Vec<Bf16>, Trouble> {
     let (slots, experts) = (routing.slots, routing.experts);
     let (b_rows, b_cols) = if form == "nt" { (s.n, s.depth) } else { (s.depth, s.n) };
-    let a = Rows::random_input::<Bf16>(gpu, random, (slots, s.depth, s.pads[0]), 1.0);
-    let b = Rows::random_input::<Bf16>(gpu, random, (experts * b_rows, b_cols, s.pads[1]), 1.0);
+    let a = Rows::random::<Bf16>(gpu, random, (slots, s.depth, s.pads[0]), 1.0);
+    let b = Rows::random::<Bf16>(gpu, random, (experts * b_rows, b_cols, s.pads[1]), 1.0);
     let c = Rows::poisoned::<Bf16>(gpu, slots, s.n, s.pads[2]);
     let activated = Rows::poisoned::<Bf16>(gpu, slots, s.n, s.pads[3]);
     let weight = Rows::input(gpu, 1, slots, 0, &random.elements::<f32>(slots, 1.0, 0.5));
@@ -114,9 +114,9 @@ pub fn activation_bwd(
     s: Sizes,
 ) -> Result<(Vec<Bf16>, Vec<f32>), Trouble> {
     let size = |pad| (routing.slots, s.n, pad);
-    let p = Rows::random_input::<Bf16>(gpu, random, size(s.pads[0]), 1.0);
+    let p = Rows::random::<Bf16>(gpu, random, size(s.pads[0]), 1.0);
     let da: Vec<Bf16> = random.elements(routing.slots * s.n, 0.0, 1.0);
-    let dp = Rows::new(gpu, routing.slots, s.n, s.pads[1], &da);
+    let dp = Rows::output(gpu, routing.slots, s.n, s.pads[1], &da);
     let a = Rows::poisoned::<Bf16>(gpu, routing.slots, s.n, s.pads[2]);
     let weight = Rows::input(gpu, 1, routing.slots, 0, &random.elements::<f32>(routing.slots, 1.0, 0.5));
     let dweight = Rows::poisoned::<f32>(gpu, 1, routing.slots, 0);
@@ -148,11 +148,11 @@ pub fn weight_bwd<T: Element>(
     accumulate: bool,
     s: Sizes,
 ) -> Result<Vec<f32>, Trouble> {
-    let dy = Rows::random_input::<Bf16>(gpu, random, (routing.slots, s.depth, s.pads[0]), 1.0);
-    let x = Rows::random_input::<Bf16>(gpu, random, (routing.slots, s.n, s.pads[1]), 1.0);
+    let dy = Rows::random::<Bf16>(gpu, random, (routing.slots, s.depth, s.pads[0]), 1.0);
+    let x = Rows::random::<Bf16>(gpu, random, (routing.slots, s.n, s.pads[1]), 1.0);
     let rows = routing.experts * s.depth;
     let dw = if accumulate {
-        Rows::new::<T>(gpu, rows, s.n, s.pads[2], &random.elements(rows * s.n, 0.0, 1.0))
+        Rows::output::<T>(gpu, rows, s.n, s.pads[2], &random.elements(rows * s.n, 0.0, 1.0))
     } else {
         Rows::poisoned::<T>(gpu, rows, s.n, s.pads[2])
     };

@@ -41,11 +41,11 @@ pub fn rows(
     for (label, edge) in label.iter_mut().zip([-1, 0, v as i32 - 1, v as i32]) {
         *label = edge;
     }
-    let logits = Rows::new(gpu, rows, v, pad, &values);
+    let logits = Rows::output(gpu, rows, v, pad, &values);
     let [label, mask] = [label, mask].map(|values| Rows::input(gpu, 1, rows, 0, &values));
     let scale = Rows::input(gpu, 1, 1, 0, &[0.75f32]);
     let ce = Rows::poisoned::<f32>(gpu, 1, rows, 0);
-    let hit = Rows::new::<i32>(gpu, 1, rows, 0, &vec![-7; rows]);
+    let hit = Rows::output::<i32>(gpu, 1, rows, 0, &vec![-7; rows]);
     let params = LossRowsParams {
         logits: logits.address,
         label: label.address,
@@ -71,7 +71,7 @@ pub fn scale_and_metric(
 ) -> Result<(f32, i32, Vec<u64>), Trouble> {
     let mask = Rows::input(gpu, 1, t, 0, &labels(random, t, 1).1);
     let lm_mask = Rows::input(gpu, 1, lm_t, 0, &labels(random, lm_t, 1).1);
-    let tokens = Rows::new::<i32>(gpu, 1, 1, 0, &[-7]);
+    let tokens = Rows::output::<i32>(gpu, 1, 1, 0, &[-7]);
     let scale = Rows::poisoned::<f32>(gpu, 1, 1, 0);
     let params = LossScaleParams {
         mask: mask.address,
@@ -87,7 +87,7 @@ pub fn scale_and_metric(
     let ce = Rows::input(gpu, 1, t, 0, &random.elements::<f32>(t, 3.0, 1.0));
     let hit: Vec<i32> = (0..t).map(|_| (random.bits() % 2) as i32).collect();
     let hit = Rows::input(gpu, 1, t, 0, &hit);
-    let metric = Rows::new::<f64>(gpu, 1, 4, 0, &[0.5, 2.0, 3.0, 4.0]);
+    let metric = Rows::output::<f64>(gpu, 1, 4, 0, &[0.5, 2.0, 3.0, 4.0]);
     let params = LossMetricParams {
         ce: ce.address,
         mask: mask.address,

@@ -30,7 +30,7 @@ pub fn control(
     let partial = gpu.upload(&squares);
     let mut before = vec![0.0f64; SLOTS];
     before[..5].copy_from_slice(&[f64::from(samples), 12.0, 2.0, 1.0, 7.0]);
-    let state = Rows::new::<f64>(gpu, 1, SLOTS, 0, &before);
+    let state = Rows::output::<f64>(gpu, 1, SLOTS, 0, &before);
     let count = tokens.map(|tokens| gpu.upload(&[tokens]));
     let params = StepControlParams {
         partial: partial.address,
@@ -64,7 +64,7 @@ pub fn adamw<G: Element>(
 ) -> Result<Vec<u8>, Trouble> {
     let gradient = Rows::random::<G>(gpu, random, (1, n, 0), 1.0);
     let [master, m] = [1.0, 0.1].map(|spread| Rows::random::<f32>(gpu, random, (1, n, 0), spread));
-    let v = Rows::new::<f32>(gpu, 1, n, 0, &random.elements(n, 3.0, 0.1));
+    let v = Rows::output::<f32>(gpu, 1, n, 0, &random.elements(n, 3.0, 0.1));
     let param = Rows::random::<Bf16>(gpu, random, (1, n, 0), 1.0);
     let state = gpu.upload(&[0.0, 5.0, 0.0, 0.0, 7.0, 3e-3, 2e-3, 0.1, 1.5, 0.37, f64::from(u8::from(skip)), 0.4, 0.2]);
     let params = AdamWParams {
@@ -94,7 +94,7 @@ pub fn adamw<G: Element>(
 pub fn expert_bias(gpu: &VirtualGpu, random: &mut Random, counts: &[i32]) -> Result<Vec<u8>, Trouble> {
     let experts = counts.len();
     let bias = Rows::random::<f32>(gpu, random, (1, experts, 0), 0.1);
-    let (now, last) = (Rows::new::<i32>(gpu, 1, experts, 0, counts), Rows::poisoned::<i32>(gpu, 1, experts, 0));
+    let (now, last) = (Rows::output::<i32>(gpu, 1, experts, 0, counts), Rows::poisoned::<i32>(gpu, 1, experts, 0));
     let params = ExpertBiasUpdateParams {
         counts: now.address,
         bias: bias.address,

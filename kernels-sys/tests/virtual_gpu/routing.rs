@@ -19,8 +19,8 @@ pub fn relu2(
     backward: bool,
 ) -> Result<Vec<u8>, Trouble> {
     let size = |i: usize| beside((t, f, pads[i]), odd == Some(i));
-    let x = Rows::random_input::<Bf16>(gpu, random, size(0), 1.0);
-    let dy = Rows::random_input::<Bf16>(gpu, random, size(1), 1.0);
+    let x = Rows::random::<Bf16>(gpu, random, size(0), 1.0);
+    let dy = Rows::random::<Bf16>(gpu, random, size(1), 1.0);
     let (rows, cols, pad) = size(2);
     let out = Rows::poisoned::<Bf16>(gpu, rows, cols, pad);
     let at = |i: usize, rows: &Rows<'_>| rows.address + if odd == Some(i) { 2 } else { 0 };
@@ -55,10 +55,11 @@ pub fn combine(
 ) -> Result<Vec<u8>, Trouble> {
     let size = |i: usize, rows: usize| beside((rows, h, pads[i]), odd == Some(i));
     let at = |i: usize, rows: &Rows<'_>| rows.address + if odd == Some(i) { 2 } else { 0 };
-    let first = Rows::random_input::<Bf16>(gpu, random, size(0, t), 1.0);
-    let last = Rows::random_input::<Bf16>(gpu, random, size(1, t), 1.0);
-    let out = Rows::random::<Bf16>(gpu, random, size(2, t), 1.0);
-    let y = Rows::random_input::<Bf16>(gpu, random, size(3, t * k), 1.0);
+    let first = Rows::random::<Bf16>(gpu, random, size(0, t), 1.0);
+    let last = Rows::random::<Bf16>(gpu, random, size(1, t), 1.0);
+    let (rows, cols, between) = size(2, t);
+    let out = Rows::output::<Bf16>(gpu, rows, cols, between, &random.elements(rows * cols, 0.0, 1.0));
+    let y = Rows::random::<Bf16>(gpu, random, size(3, t * k), 1.0);
     let slots: Vec<i32> = (0..(t * k) as i32).rev().collect();
     let slot = gpu.upload(&slots);
     let params = CombineParams {
@@ -86,8 +87,8 @@ pub fn sort(
     gpu: &VirtualGpu,
     random: &mut Random,
     (n, limit): (usize, usize),
-    tile: usize,
     digit: Option<(i32, i32)>,
+    tile: usize,
 ) -> Result<Vec<u8>, Trouble> {
     let mut keys = random.integers(n, limit);
     keys.iter_mut().step_by(13).for_each(|key| *key = -1);
@@ -134,16 +135,16 @@ pub fn product(
     let (a_transposed, b_transposed) = (kernel.starts_with("router_dw"), !kernel.starts_with("router_logits"));
     let sizes = |transposed: bool, i: usize| if transposed { (k, i, 3) } else { (i, k, 3) };
     let a = if kernel.starts_with("router_logits") {
-        Rows::random_input::<Bf16>(gpu, random, sizes(a_transposed, m), 1.0)
+        Rows::random::<Bf16>(gpu, random, sizes(a_transposed, m), 1.0)
     } else {
-        Rows::random_input::<f32>(gpu, random, sizes(a_transposed, m), 1.0)
+        Rows::random::<f32>(gpu, random, sizes(a_transposed, m), 1.0)
     };
-    let b = Rows::random_input::<Bf16>(gpu, random, sizes(b_transposed, n), 1.0);
+    let b = Rows::random::<Bf16>(gpu, random, sizes(b_transposed, n), 1.0);
     let wide = kernel.starts_with("router_logits") || kernel.ends_with("f32");
     let c = if wide {
-        Rows::random::<f32>(gpu, random, (m, n, 1), 1.0)
+        Rows::output::<f32>(gpu, m, n, 1, &random.elements(m * n, 0.0, 1.0))
     } else {
-        Rows::random::<Bf16>(gpu, random, (m, n, 1), 1.0)
+        Rows::output::<Bf16>(gpu, m, n, 1, &random.elements(m * n, 0.0, 1.0))
     };
     let params = RouterProductParams {
         a: a.address,
@@ -231,8 +232,8 @@ impl Router {
         let parts = rows * chunks;
         let (part_q, part_count, part_plain) = (floats(parts, e, 0), integers(parts, e, 0), integers(parts, e, 0));
         let (part_tokens, row_counts) = (integers(1, parts, 0), integers(rows, e, 1));
-        let counts = Rows::new::<i32>(gpu, 1, e, 0, &vec![3; e]);
-        let (stats, metric) = (floats(rows, e + 2, 1), Rows::new::<f64>(gpu, 1, 1, 0, &[0.25]));
+        let counts = Rows::output::<i32>(gpu, 1, e, 0, &vec![3; e]);
+        let (stats, metric) = (floats(rows, e + 2, 1), Rows::output::<f64>(gpu, 1, 1, 0, &[0.25]));
         let params = RouterStatsParams {
             logits: logits.address,
             idx: idx.address,
@@ -262,7 +263,7 @@ impl Router {
             gpu.launch(kernel, grid as u64, &params)?;
         }
 
-        let dweight = Rows::random_input::<f32>(gpu, random, (t, k, 1), 1.0);
+        let dweight = Rows::random::<f32>(gpu, random, (t, k, 1), 1.0);
         let dlogits = floats(t, e, 1);
         let params = RouterBwdParams {
             logits: logits.address,

@@ -43,8 +43,8 @@ impl<'a> Rows<'a> {
         Self::fill(gpu, (rows, cols, pad), false, values)
     }
 
-    /// As [`Rows::input`], of random values of the given spread.
-    pub fn random_input<T: Element>(
+    /// An input of random values of the given spread.
+    pub fn random<T: Element>(
         gpu: &'a VirtualGpu,
         random: &mut Random,
         (rows, cols, pad): (usize, usize, usize),
@@ -54,23 +54,13 @@ impl<'a> Rows<'a> {
     }
 
     /// `values`, between guards unless the rows are far apart: those would have to be filled.
-    pub fn new<T: Element>(gpu: &'a VirtualGpu, rows: usize, cols: usize, pad: usize, values: &[T]) -> Self {
+    pub fn output<T: Element>(gpu: &'a VirtualGpu, rows: usize, cols: usize, pad: usize, values: &[T]) -> Self {
         Self::fill(gpu, (rows, cols, pad), pad < FAR, values)
     }
 
-    /// Random values of the given spread.
-    pub fn random<T: Element>(
-        gpu: &'a VirtualGpu,
-        random: &mut Random,
-        (rows, cols, pad): (usize, usize, usize),
-        spread: f32,
-    ) -> Self {
-        Self::new::<T>(gpu, rows, cols, pad, &random.elements(rows * cols, 0.0, spread))
-    }
-
-    /// NaN everywhere, to be written by a kernel.
+    /// An output that holds NaN.
     pub fn poisoned<T: Element>(gpu: &'a VirtualGpu, rows: usize, cols: usize, pad: usize) -> Self {
-        Self::new::<T>(gpu, rows, cols, pad, &vec![T::from_f32(f32::NAN); rows * cols])
+        Self::output::<T>(gpu, rows, cols, pad, &vec![T::from_f32(f32::NAN); rows * cols])
     }
 
     /// The elements, once nothing beside them was written.
