@@ -25,7 +25,9 @@ constexpr int kRows = 4, kColumns = 2;
 template <bool Transposed, class T>
 __device__ __forceinline__ void load_tile(float (&tile)[kTile][kTile + 1], const void* from, int64_t stride, int64_t i0,
                                           int64_t rows, int64_t k0, int64_t depth) {
-  for (int at = threadIdx.x; at < kTile * kTile; at += kThreads) {
+#pragma unroll 4
+  for (int round = 0; round < kTile * kTile / kThreads; ++round) {
+    const int at = round * kThreads + threadIdx.x;
     const int slow = at / kTile, fast = at % kTile;
     const int i = Transposed ? fast : slow, k = Transposed ? slow : fast;
     float v = 0.0f;

@@ -42,25 +42,20 @@ pub fn shapes(
 type Left = Result<Vec<Vec<u8>>, Trouble>;
 
 fn fills(gpu: &VirtualGpu) -> Left {
-    // A piece is 16 KiB, written wide where the row is aligned and whole, else 256 elements at a time, in loops that are
-    // unrolled by four.
-    let mut left = Vec::new();
-    for size in [2, 4, 8] {
-        let piece = (16 << 10) / size;
-        for (rows, cols, pad) in [
-            (2, 2 * piece, 0),
-            (2, piece + 8, 8),
-            (2, piece - 1, 2),
-            (2, piece + 1300, 1),
-            (1, 300, 0),
-            (2, 600, 1),
-            (2, 900, 0),
-            (3, 1100, 1),
-        ] {
-            left.push(fill(gpu, (rows, cols, pad), size)?);
-        }
+    // A piece has 8192 elements of 2 bytes, 4096 of 4, 2048 of 8: whole pieces, aligned and not, and ends of every number
+    // of rounds of 256 threads, up to more than the unrolled ones.
+    let mut shapes = Vec::new();
+    for (size, piece) in [(2, 8192), (4, 4096), (8, 2048)] {
+        shapes.extend([
+            (1, piece, 0, size),
+            (2, piece, 16 / size, size),
+            (2, piece, 1, size),
+            (3, 2 * piece + 8, 8, size),
+        ]);
+        shapes.extend([300, 700, 900, 1030, 1500].map(|end| (2, piece + end, end % 3, size)));
+        shapes.extend([(1, 255, 0, size), (4, 256, 1, size)]);
     }
-    Ok(left)
+    shapes.into_iter().map(|(rows, cols, pad, size)| fill(gpu, (rows, cols, pad), size)).collect()
 }
 
 fn sums<G: Element>(gpu: &VirtualGpu, random: &mut Random) -> Left {
@@ -69,7 +64,9 @@ fn sums<G: Element>(gpu: &VirtualGpu, random: &mut Random) -> Left {
 }
 
 fn documents(gpu: &VirtualGpu) -> Left {
-    let cuts: [(usize, usize, &[i32]); 5] = [
+    let cuts: [(usize, usize, &[i32]); 6] = [
+        // A row of 2^32 tokens and few more: its length has more than 32 bits.
+        (9, (1 << 32) + 3, &[2, 6]),
         (1, 1, &[]),
         (9, 9, &[0, 0, 1, 1, 3, 6, 8, 9, 9]),
         (300, 100, &[7, 100, 150, 255, 256, 257]),
@@ -86,20 +83,28 @@ fn rolls(gpu: &VirtualGpu) -> Left {
 fn lookups(mut run: impl FnMut(Lookup) -> Result<Vec<u8>, Trouble>) -> Left {
     // Columns in pieces of 256 elements or packs, in loops that are unrolled by four.
     let cases = [
-        (1, 1, 1, [0, 0]),
-        (24, 5, 24, [8, 0]),
-        (31, 40, 7, [1, 3]),
-        (10, 3, 2056, [0, 8]),
-        (12, 3, 2064, [1, 8]),
-        (11, 4, 300, [4, 4]),
-        (5, 2, 1300, [1, 4]),
-        (3, 2, 600, [4, 1]),
-        (4, 2, 900, [4, 1]),
-        (4, 3, 10_248, [8, 0]),
-        (4, 3, 6152, [0, 8]),
-        (2, 1, 4104, [0, 8]),
+        (1, 1, 1, [0, 0], None),
+        (24, 5, 24, [8, 0], None),
+        (31, 40, 7, [1, 3], None),
+        (10, 3, 2056, [0, 8], None),
+        (12, 3, 2064, [1, 8], None),
+        (11, 4, 300, [4, 4], None),
+        // More than four times what the threads of a block take at once.
+        (6, 3, 5 * 2048 + 16, [0, 8], None),
+        (7, 3, 9 * 256 + 5, [1, 0], None),
+        // One operand alone is not aligned.
+        (6, 2, 16, [4, 0], None),
+        (7, 2, 16, [0, 4], None),
+        (6, 2, 16, [0, 0], Some(0)),
+        (7, 2, 16, [0, 0], Some(1)),
     ];
-    cases.into_iter().map(|(t, v, h, pads)| run(Lookup { t, v, h, pads })).collect()
+    cases.into_iter().map(|(t, v, h, pads, odd)| run(Lookup { t, v, h, pads, odd })).collect()
+}
+
+/// Which of `operands` has rows that are not aligned, or starts where nothing is; one at a time.
+fn odd_ones<const N: usize>() -> impl Iterator<Item = ([usize; N], Option<usize>)> {
+    let rows = (0..N).map(|odd| (std::array::from_fn(|i| if i == odd { 4 } else { 0 }), None));
+    rows.chain((0..N).map(|odd| ([0; N], Some(odd))))
 }
 
 fn squares(gpu: &VirtualGpu, random: &mut Random, backward: bool) -> Left {
@@ -110,14 +115,34 @@ fn squares(gpu: &VirtualGpu, random: &mut Random, backward: bool) -> Left {
         ((5, 16), [0, 8, 1]),
         ((4, 2048), [8, 4, 0]),
         ((4, 2048), [4, 0, 8]),
+        ((1, 16), [0; 3]),
+        ((3, 20), [4; 3]),
     ];
-    cases.into_iter().map(|(shape, pads)| relu2(gpu, random, shape, pads, backward)).collect()
+    let cases = cases.map(|(shape, pads)| (shape, pads, None)).into_iter();
+    let odd = odd_ones().map(|(pads, odd)| ((2, 24), pads, odd));
+    cases.chain(odd).map(|(shape, pads, odd)| relu2(gpu, random, shape, pads, odd, backward)).collect()
 }
 
 fn combinations(gpu: &VirtualGpu, random: &mut Random) -> Left {
-    let cases = [((1, 1, 1), 0), ((5, 2, 2064), 8), ((4, 3, 257), 1), ((6, 5, 16), 0), ((2, 0, 24), 8)];
-    let sides = [(false, false), (true, false), (false, true), (true, true), (true, true)];
-    cases.into_iter().zip(sides).map(|((shape, pad), sides)| combine(gpu, random, shape, pad, sides)).collect()
+    let cases = [
+        ((1, 1, 1), 0),
+        ((5, 2, 2064), 8),
+        ((4, 3, 37), 3),
+        ((3, 4, 261), 1),
+        ((6, 5, 16), 0),
+        ((2, 0, 24), 8),
+        ((3, 2, 20), 4),
+    ];
+    let mut left = Vec::new();
+    for sides in [(false, false), (true, false), (false, true), (true, true)] {
+        for (shape, pad) in cases {
+            left.push(combine(gpu, random, shape, [pad; 4], None, sides)?);
+        }
+        for (pads, odd) in odd_ones() {
+            left.push(combine(gpu, random, (2, 3, 24), pads, odd, sides)?);
+        }
+    }
+    Ok(left)
 }
 
 fn sorts(gpu: &VirtualGpu, random: &mut Random) -> Left {
@@ -150,8 +175,7 @@ fn noises(gpu: &VirtualGpu) -> Left {
 }
 
 fn routers(gpu: &VirtualGpu, random: &mut Random) -> Left {
-    // Lanes take experts and choices 32 at a time, threads of the statistics 128; rows and chunks are summed in loops that
-    // are unrolled by four.
+    // The later ones: more choices, experts, chunks and rows than the unrolled loops take at once.
     let sizes = [
         (1, 1, 1, 1),
         (2, 5, 8, 2),
@@ -159,10 +183,14 @@ fn routers(gpu: &VirtualGpu, random: &mut Random) -> Left {
         (3, 64, 5, 5),
         (1, 130, 33, 3),
         (2, 2, 300, 8),
-        (1, 3, 170, 165),
-        (7, 2, 9, 3),
-        (1, 390, 4, 2),
-        (2, 300, 6, 4),
+        (1, 3, 140, 130),
+        (3, 3, 140, 101),
+        (9, 2, 150, 3),
+        (1, 64 * 9 + 1, 9, 2),
+        (5, 64 * 4 + 3, 130, 2),
+        (1, 2, 200, 99),
+        (140, 1, 6, 2),
+        (1, 3, 70, 0),
     ];
     let cases = sizes.into_iter().enumerate().map(|(i, (rows, row_len, e, k))| Router {
         rows,
@@ -172,17 +200,18 @@ fn routers(gpu: &VirtualGpu, random: &mut Random) -> Left {
         normalize: i % 2 == 0,
         aux: i % 3 != 1,
         padding: i % 4 < 2,
-        forced: i % 4 == 3,
-        per_token: i % 2 == 1,
+        forced: i % 8 == 3,
+        per_token: i % 2 == 1 || rows > 100,
     });
     cases.map(|case| case.run(gpu, random)).collect()
 }
 
 fn products(gpu: &VirtualGpu, random: &mut Random, kernel: &str) -> Left {
-    let shapes =
-        [(1, 1, 1), (33, 31, 40), (32, 64, 32), (40, 33, 65), (5, 70, 0), (64, 64, 64), (70, 65, 100), (20, 9, 31)];
-    let shapes = shapes.into_iter().enumerate();
-    shapes.map(|(i, shape)| product(gpu, random, kernel, shape, i % 2 == 1)).collect()
+    // Whole tiles, more than one, and tiles that end in each of the eight rounds in which they are loaded.
+    let ends = (0..8).map(|i| (4 * i + 1, 4 * ((i + 3) % 8) + 2, 4 * ((i + 5) % 8) + 3));
+    let shapes = [(33, 31, 40), (32, 64, 32), (40, 33, 65), (5, 70, 0)].into_iter().chain(ends);
+    let cases = shapes.flat_map(|shape| [(shape, false), (shape, true)]);
+    cases.map(|(shape, accumulate)| product(gpu, random, kernel, shape, accumulate)).collect()
 }
 
 fn norms<G: Element>(gpu: &VirtualGpu, random: &mut Random) -> Left {

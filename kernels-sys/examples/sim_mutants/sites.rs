@@ -187,7 +187,9 @@ fn mutations(code: &str) -> Vec<(Kind, String)> {
     if starts(&["xor.b32"]) {
         out.push((Kind::Swizzle, format!("{}mov.b32 {}, {};", i.guard, i.operands[0], i.operands[1])));
     }
-    if let Some(opcode) = other_comparison(i.opcode) {
+    // The bits of a float, in the arithmetic of a rounding or of an exponent.
+    let bits_of_float = last_number(&i).is_some_and(|(_, bits)| (bits as i64).unsigned_abs() >= 1 << 24);
+    if let Some(opcode) = other_comparison(i.opcode).filter(|_| !bits_of_float) {
         out.push((Kind::Bound, i.with_opcode(&opcode)));
     }
     if starts(&["ld.global", "st.global", "ld.shared", "st.shared", "ldmatrix", "stmatrix", "atom.", "red."])
@@ -198,6 +200,7 @@ fn mutations(code: &str) -> Vec<(Kind, String)> {
         out.push((Kind::Offset, i.with_operand(at, &format!("[{}]", moved(address, step)))));
     }
     if starts(&["add.s32", "add.s64"])
+        && !bits_of_float
         && let Some((at, bits)) = last_number(&i)
     {
         // By its lowest bit: nvcc masks away what it knows to be zero, and a matrix descriptor drops four bits.
@@ -216,7 +219,7 @@ fn last_number(i: &Instruction<'_>) -> Option<(usize, u64)> {
 }
 
 /// The integer comparison with its limit included instead of excluded, or inverted for equality. Comparisons of floats
-/// are no bounds.
+/// are no bounds, nor are those of their bits.
 fn other_comparison(opcode: &str) -> Option<String> {
     let rest = opcode.strip_prefix("setp.")?;
     let (comparison, rest) = rest.split_once('.')?;

@@ -2,6 +2,7 @@
 
 use kernels_sys::{EmbeddingBwdParams, EmbeddingFwdParams, FillParams, RollParams, SegmentsParams, SumBlocksParams};
 
+use super::routing::beside;
 use super::{Bf16, Element, Random, Rows, Trouble, VirtualGpu};
 
 /// The bits of elements, for comparison and hashing.
@@ -82,9 +83,19 @@ pub struct Lookup {
     pub v: usize,
     pub h: usize,
     pub pads: [usize; 2],
+    /// The table (0) or the activations (1) start one element beside where their first allows 16-byte accesses.
+    pub odd: Option<usize>,
 }
 
 impl Lookup {
+    fn size(&self, i: usize) -> (usize, usize, usize) {
+        beside(([self.v, self.t][i], self.h, self.pads[i]), self.odd == Some(i))
+    }
+
+    fn at<T>(&self, i: usize, rows: &Rows<'_>) -> u64 {
+        rows.address + if self.odd == Some(i) { size_of::<T>() as u64 } else { 0 }
+    }
+
     /// Ids of which some are outside of the table.
     fn ids(&self, random: &mut Random) -> Vec<i32> {
         let mut ids = random.integers(self.t, self.v);
@@ -101,12 +112,13 @@ impl Lookup {
     /// The looked-up rows.
     pub fn forward(&self, gpu: &VirtualGpu, random: &mut Random) -> Result<Vec<u8>, Trouble> {
         let ids = gpu.upload(&self.ids(random));
-        let table = Rows::random::<Bf16>(gpu, random, (self.v, self.h, self.pads[0]), 1.0);
-        let y = Rows::poisoned::<Bf16>(gpu, self.t, self.h, self.pads[1]);
+        let table = Rows::random::<Bf16>(gpu, random, self.size(0), 1.0);
+        let (rows, cols, pad) = self.size(1);
+        let y = Rows::poisoned::<Bf16>(gpu, rows, cols, pad);
         let params = EmbeddingFwdParams {
             ids: ids.address,
-            table: table.address,
-            y: y.address,
+            table: self.at::<Bf16>(0, &table),
+            y: self.at::<Bf16>(1, &y),
             table_stride: table.stride,
             y_stride: y.stride,
             t: self.t as i64,
@@ -129,13 +141,13 @@ impl Lookup {
         let key = |i: &i32| usize::try_from(ids[*i as usize]).map_or(self.v, |id| id.min(self.v));
         order.sort_by_key(key);
         let (ids, order) = (gpu.upload(&ids), gpu.upload(&order));
-        let dtable = Rows::random::<G>(gpu, random, (self.v, self.h, self.pads[0]), 1.0);
-        let dy = Rows::random::<Bf16>(gpu, random, (self.t, self.h, self.pads[1]), 1.0);
+        let dtable = Rows::random::<G>(gpu, random, self.size(0), 1.0);
+        let dy = Rows::random::<Bf16>(gpu, random, self.size(1), 1.0);
         let params = EmbeddingBwdParams {
             ids: ids.address,
             order: order.address,
-            dy: dy.address,
-            dtable: dtable.address,
+            dy: self.at::<Bf16>(1, &dy),
+            dtable: self.at::<G>(0, &dtable),
             dy_stride: dy.stride,
             dtable_stride: dtable.stride,
             t: self.t as i64,

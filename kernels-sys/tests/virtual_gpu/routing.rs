@@ -8,52 +8,70 @@ use kernels_sys::{
 use super::embed::bits;
 use super::{Bf16, Random, Rows, Trouble, VirtualGpu};
 
-/// Squared ReLU forward, or backward when `backward`, of `t` rows of `f` columns.
+/// Squared ReLU forward, or backward when `backward`, of `t` rows of `f` columns. Operand `odd` starts one element beside
+/// where its first allows 16-byte accesses.
 pub fn relu2(
     gpu: &VirtualGpu,
     random: &mut Random,
     (t, f): (usize, usize),
     pads: [usize; 3],
+    odd: Option<usize>,
     backward: bool,
 ) -> Result<Vec<u8>, Trouble> {
-    let x = Rows::random::<Bf16>(gpu, random, (t, f, pads[0]), 1.0);
-    let dy = Rows::random::<Bf16>(gpu, random, (t, f, pads[1]), 1.0);
-    let out = Rows::poisoned::<Bf16>(gpu, t, f, pads[2]);
+    let size = |i: usize| beside((t, f, pads[i]), odd == Some(i));
+    let x = Rows::random::<Bf16>(gpu, random, size(0), 1.0);
+    let dy = Rows::random::<Bf16>(gpu, random, size(1), 1.0);
+    let (rows, cols, pad) = size(2);
+    let out = Rows::poisoned::<Bf16>(gpu, rows, cols, pad);
+    let at = |i: usize, rows: &Rows<'_>| rows.address + if odd == Some(i) { 2 } else { 0 };
+    let (x_at, dy_at, out_at) = (at(0, &x), at(1, &dy), at(2, &out));
     let (x_stride, dy_stride, dx_stride) = (x.stride, dy.stride, out.stride);
     let (t, f) = (t as i64, f as i64);
     if backward {
-        let (x, dy, dx) = (x.address, dy.address, out.address);
+        let (x, dy, dx) = (x_at, dy_at, out_at);
         gpu.launch("relu2_bwd_bf16", 3, &Relu2BwdParams { x, dy, dx, x_stride, dy_stride, dx_stride, t, f })?;
     } else {
-        let (x, y) = (x.address, out.address);
+        let (x, y) = (x_at, out_at);
         gpu.launch("relu2_fwd_bf16", 3, &Relu2FwdParams { x, y, x_stride, y_stride: dx_stride, t, f })?;
     }
     Ok(bits(&out.get::<Bf16>("out")?))
 }
 
-/// Sums of `k` rows per token, with or without what is added before and after.
+/// Rows, columns and padding of a matrix with one more column in front and the same distance between rows modulo 8.
+pub fn beside((rows, cols, pad): (usize, usize, usize), odd: bool) -> (usize, usize, usize) {
+    if odd { (rows, cols + 1, pad + 7) } else { (rows, cols, pad) }
+}
+
+/// Sums of `k` rows per token, with or without what is added before and after. Rows of these, of the result and of what
+/// is summed have `pads` elements between them; operand `odd` of them starts one element beside where its first allows
+/// 16-byte accesses.
 pub fn combine(
     gpu: &VirtualGpu,
     random: &mut Random,
     (t, k, h): (usize, usize, usize),
-    pad: usize,
+    pads: [usize; 4],
+    odd: Option<usize>,
     (before, after): (bool, bool),
 ) -> Result<Vec<u8>, Trouble> {
-    let y = Rows::random::<Bf16>(gpu, random, (t * k, h, pad), 1.0);
+    let size = |i: usize, rows: usize| beside((rows, h, pads[i]), odd == Some(i));
+    let at = |i: usize, rows: &Rows<'_>| rows.address + if odd == Some(i) { 2 } else { 0 };
+    let first = Rows::random::<Bf16>(gpu, random, size(0, t), 1.0);
+    let last = Rows::random::<Bf16>(gpu, random, size(1, t), 1.0);
+    let (rows, cols, between) = size(2, t);
+    let out = Rows::output::<Bf16>(gpu, rows, cols, between, &random.elements(rows * cols, 0.0, 1.0));
+    let y = Rows::random::<Bf16>(gpu, random, size(3, t * k), 1.0);
     let slots: Vec<i32> = (0..(t * k) as i32).rev().collect();
     let slot = gpu.upload(&slots);
-    let shared = Rows::random::<Bf16>(gpu, random, (t, h, pad), 1.0);
-    let out = Rows::random::<Bf16>(gpu, random, (t, h, pad), 1.0);
     let params = CombineParams {
-        y: y.address,
+        y: at(3, &y),
         slot: slot.address,
-        before: if before { out.address } else { 0 },
-        after: if after { shared.address } else { 0 },
-        out: out.address,
+        before: if before { at(0, &first) } else { 0 },
+        after: if after { at(1, &last) } else { 0 },
+        out: at(2, &out),
         y_stride: y.stride,
         slot_stride: k as i64,
-        before_stride: out.stride,
-        after_stride: shared.stride,
+        before_stride: first.stride,
+        after_stride: last.stride,
         out_stride: out.stride,
         t: t as i64,
         k: k as i32,
@@ -64,7 +82,7 @@ pub fn combine(
 }
 
 /// A pass of the counting sort over keys of which some are outside of `limit`; digits as the dispatch plan has them, or
-/// `bits_of_digit` from `shift` on, of items that have an order already.
+/// `bits_of_digit` from `shift` on, of items that have an order already. A block takes `tile` items.
 pub fn sort(
     gpu: &VirtualGpu,
     random: &mut Random,
@@ -79,7 +97,8 @@ pub fn sort(
     let (digits, tiles) = (digit.map_or(limit + 1, |(_, wide)| 1 << wide), n.div_ceil(tile).max(1));
     let (key, from) = (gpu.upload(&keys), gpu.upload(&order));
     let [out, inverse] = [n, n].map(|n| Rows::poisoned::<i32>(gpu, 1, n, 0));
-    let (start, count) = (Rows::poisoned::<i32>(gpu, 1, digits, 0), Rows::poisoned::<i32>(gpu, digits, tiles, 0));
+    let start = Rows::poisoned::<i32>(gpu, 1, digits, 0);
+    let count = Rows::input::<i32>(gpu, digits, tiles, 0, &vec![-1; digits * tiles]);
     let params = SortPassParams {
         key: key.address,
         from: if digit.is_some() { from.address } else { 0 },
@@ -123,9 +142,9 @@ pub fn product(
     let b = Rows::random::<Bf16>(gpu, random, sizes(b_transposed, n), 1.0);
     let wide = kernel.starts_with("router_logits") || kernel.ends_with("f32");
     let c = if wide {
-        Rows::random::<f32>(gpu, random, (m, n, 1), 1.0)
+        Rows::output::<f32>(gpu, m, n, 1, &random.elements(m * n, 0.0, 1.0))
     } else {
-        Rows::random::<Bf16>(gpu, random, (m, n, 1), 1.0)
+        Rows::output::<Bf16>(gpu, m, n, 1, &random.elements(m * n, 0.0, 1.0))
     };
     let params = RouterProductParams {
         a: a.address,
