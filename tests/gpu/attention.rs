@@ -1,6 +1,6 @@
 //! Causal grouped-query attention.
 
-use super::compare::{Bound, Case, check_naive, check_with_gaps, device, fresh};
+use super::compare::{Bound, Case, check_naive, check_with_gaps, device, fresh, real_tokens};
 use super::support::random::Random;
 use super::support::relative_l2;
 use super::support::unit::Unit;
@@ -232,4 +232,11 @@ fn attention_without_tokens_launches_nothing() {
     let mut rng = fresh("attention, no tokens");
     let setup = Setup::new(&mut rng, 0, 8, (2, 1), 16);
     assert!(setup.run().iter().all(Vec::is_empty));
+}
+
+#[test]
+fn attention_of_the_real_model() {
+    let mut rng = fresh("attention of the real model");
+    let setup = Setup::new(&mut rng, 1, real_tokens(), (32, 2), 128);
+    check_with_gaps(&setup.label(), &[4608 - 4096], |u| setup.case(u));
 }

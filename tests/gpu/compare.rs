@@ -50,6 +50,11 @@ pub fn fresh(what: &str) -> Random {
     Random::new(seed)
 }
 
+/// Tokens for the widths of the 30B model: a few here, many on a device (`cargo xtask device-check` sets the variable).
+pub fn real_tokens() -> usize {
+    if std::env::var_os("LIGHTNING_TEST_REAL_SHAPES").is_some() { 1000 } else { 20 }
+}
+
 /// A device with room for the operands of a unit and one program.
 pub fn device(unit: &Unit, ops: Vec<Op>, execution: Execution) -> super::support::unit::Results<GpuDevice> {
     device_with_kernels(unit, ops, execution, false)

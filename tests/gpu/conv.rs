@@ -1,6 +1,6 @@
 //! Causal convolution with SiLU.
 
-use super::compare::{Bound, Case, check_naive, check_with_gaps, fresh};
+use super::compare::{Bound, Case, check_naive, check_with_gaps, fresh, real_tokens};
 use super::support::random::Random;
 use super::support::unit::Unit;
 use lightning_core::ops::{ConvSiluBwd, ConvSiluFwd};
@@ -122,4 +122,13 @@ fn row10_conv_of_documents_shorter_than_the_taps() {
         let offsets = offsets.clone();
         check(&mut rng, &[3], Shape { tokens, row_len: tokens, channels: 24, taps: 4, offsets, accumulate, narrow });
     }
+}
+
+#[test]
+fn conv_of_the_real_model() {
+    let mut rng = fresh("conv of the real model");
+    let tokens = real_tokens();
+    let offsets = rng.offsets(tokens, 3);
+    let shape = Shape { tokens, row_len: tokens, channels: 6144, taps: 4, offsets, accumulate: false, narrow: false };
+    check(&mut rng, &[10304 - 6144], shape);
 }

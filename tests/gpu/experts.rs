@@ -1,6 +1,6 @@
 //! Routed experts.
 
-use super::compare::{Bound, Case, check_naive, check_with_gaps, fresh};
+use super::compare::{Bound, Case, check_naive, check_with_gaps, fresh, real_tokens};
 use super::support::random::Random;
 use super::support::unit::Unit;
 use lightning_core::gpu::Execution;
@@ -217,4 +217,13 @@ fn experts_agree_with_the_naive_kernels() {
         let setup = Setup::new(&mut rng, &counts, k, d, f);
         check_naive(&setup.label(), |u| setup.case(u));
     }
+}
+
+#[test]
+fn experts_of_the_real_model() {
+    let mut rng = fresh("experts of the real model");
+    let t = real_tokens();
+    let (d, f) = if t > 100 { (2688, 1856) } else { (2688, 64) };
+    let setup = Setup::new(&mut rng, &[t, 0, t / 2, t - t / 2], 2, d, f);
+    check_with_gaps(&setup.label(), &[0], |u| setup.case(u));
 }

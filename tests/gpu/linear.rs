@@ -1,6 +1,6 @@
 //! Projections with and without an adapter, forward and backward.
 
-use super::compare::{Bound, Case, check_naive, check_with_gaps, fresh};
+use super::compare::{Bound, Case, check_naive, check_with_gaps, fresh, real_tokens};
 use super::support::unit::Unit;
 use lightning_core::gpu::{GpuDevice, GpuOptions};
 use lightning_core::ops::{Adapter, AdapterGradients, LinearBwd, LinearFwd};
@@ -153,4 +153,15 @@ fn linear_takes_the_kernel_that_its_operands_allow() {
     assert_eq!(kernels_of(128, 128, 0, 0, 0, false), plain);
     assert_eq!(kernels_of(128, 128, 64, 0, 0, true), ["gemm_naive_bf16"]);
     assert!(kernels_of(0, 128, 64, 0, 0, false).is_empty());
+}
+
+#[test]
+fn linear_of_the_real_model() {
+    let mut rng = fresh("linear of the real model");
+    let t = real_tokens();
+    // in_proj, QKV and the shared expert on a device; a slice of them on the virtual GPU.
+    let widths = if t > 100 { vec![(10304, 2688), (4608, 2688), (2688, 3712)] } else { vec![(464, 2688)] };
+    for (o, i) in widths {
+        projection(Sizes { t, o, i, r: 0, frozen: false, accumulate: (false, true) }, &[0], &mut rng);
+    }
 }

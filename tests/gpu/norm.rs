@@ -1,6 +1,6 @@
 //! Residual add and RMSNorm, gated RMSNorm.
 
-use super::compare::{Bound, Case, check_naive, check_with_gaps, fresh};
+use super::compare::{Bound, Case, check_naive, check_with_gaps, fresh, real_tokens};
 use super::conv::weight_gradient;
 use super::support::random::Random;
 use super::support::unit::Unit;
@@ -98,4 +98,10 @@ fn b54_gated_rms_norm_of_eight_groups() {
     let mut rng = fresh("b54");
     check_gated(&mut rng, &[0], (3, 8, 512));
     check_gated(&mut rng, &[0], (9, 8, 16));
+}
+
+#[test]
+fn norms_of_the_real_model() {
+    let mut rng = fresh("norms of the real model");
+    check_gated(&mut rng, &[0, 10304 - 4096], (real_tokens(), 8, 512));
 }

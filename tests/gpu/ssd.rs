@@ -1,6 +1,6 @@
 //! The chunked scan.
 
-use super::compare::{Bound, Case, check_naive, check_with_gaps, device, fresh};
+use super::compare::{Bound, Case, check_naive, check_with_gaps, device, fresh, real_tokens};
 use super::support::assert_close;
 use super::support::random::Random;
 use super::support::unit::Unit;
@@ -295,4 +295,14 @@ fn b53_row02_every_filling_of_the_tiles() {
         let offsets = if i % 2 == 0 { vec![0] } else { vec![0, 9, cut] };
         Scan::new(&mut rng, sizes, 1, offsets, 0.5).check(&[[0, 1, 8][i % 3]]);
     }
+}
+
+#[test]
+fn scan_of_the_real_model() {
+    let mut rng = fresh("scan of the real model");
+    let tokens = real_tokens();
+    // On the virtual GPU one group of heads stands for all eight.
+    let (heads, groups) = if tokens > 100 { (64, 8) } else { (8, 1) };
+    let offsets = rng.offsets(tokens, 3);
+    Scan::new(&mut rng, (heads, 64, 128, groups, 128, tokens), 1, offsets, 0.5).check(&[0]);
 }
