@@ -755,39 +755,6 @@ const _: () = {
     ["Offset of field: SoftplusDtBwdParams::h"][::core::mem::offset_of!(SoftplusDtBwdParams, h) - 80usize];
     ["Offset of field: SoftplusDtBwdParams::dt_min"][::core::mem::offset_of!(SoftplusDtBwdParams, dt_min) - 84usize];
 };
-#[doc = " out_c (+)= sum_i partial_ic"]
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, PartialEq)]
-pub struct SumPartialsParams {
-    #[doc = " [blocks, columns] f32"]
-    pub partial: u64,
-    #[doc = " [columns] f32 or bf16, added to or overwritten, see accumulate"]
-    pub out: u64,
-    #[doc = " elements from one row of partial to the next"]
-    pub partial_stride: i64,
-    #[doc = " rows of partial, may be 0"]
-    pub blocks: i64,
-    #[doc = " at least 1"]
-    pub columns: i64,
-    #[doc = " 1: out is bf16; 0: f32"]
-    pub out_bf16: i32,
-    #[doc = " 0: out = sum; 1: out = out + sum, rounded once"]
-    pub accumulate: i32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of SumPartialsParams"][::core::mem::size_of::<SumPartialsParams>() - 48usize];
-    ["Alignment of SumPartialsParams"][::core::mem::align_of::<SumPartialsParams>() - 8usize];
-    ["Offset of field: SumPartialsParams::partial"][::core::mem::offset_of!(SumPartialsParams, partial) - 0usize];
-    ["Offset of field: SumPartialsParams::out"][::core::mem::offset_of!(SumPartialsParams, out) - 8usize];
-    ["Offset of field: SumPartialsParams::partial_stride"]
-        [::core::mem::offset_of!(SumPartialsParams, partial_stride) - 16usize];
-    ["Offset of field: SumPartialsParams::blocks"][::core::mem::offset_of!(SumPartialsParams, blocks) - 24usize];
-    ["Offset of field: SumPartialsParams::columns"][::core::mem::offset_of!(SumPartialsParams, columns) - 32usize];
-    ["Offset of field: SumPartialsParams::out_bf16"][::core::mem::offset_of!(SumPartialsParams, out_bf16) - 40usize];
-    ["Offset of field: SumPartialsParams::accumulate"]
-        [::core::mem::offset_of!(SumPartialsParams, accumulate) - 44usize];
-};
 #[doc = " S_t = e^{delta_t a} S_{t-1} + delta_t x_t (x) B_t,  y_t = act(S_t C_t + D x_t),  a = -exp(A_log); S starts from 0 at every\n document. All kernels of the forward pass take this block."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq)]

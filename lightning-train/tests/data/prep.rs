@@ -64,7 +64,7 @@ fn pretraining_data_is_prepared_inspected_and_trained_on() {
     let train = blend["train"][1].as_str().unwrap();
     let line = format!(
         "data inspect --recipe demo_pretrain_config model.seq_length=24 dataset.seq_length=24 dataset.kind=megatron-indexed \
-         dataset.path=null dataset.data_path=[{train}] dataset.split=100,0,0 --tokenizer tok --samples 2 --json"
+         dataset.path=null dataset.data_path=[{train}] dataset.split=100,0,0 validation.eval_interval=0 --tokenizer tok --samples 2 --json"
     );
     let run = json_of(&s, &line);
     let file = json_of(&s, &format!("data inspect {train} --json"));

@@ -37,20 +37,6 @@ typedef struct SoftplusDtBwdParams {
 LIGHTNING_ASSERT(sizeof(SoftplusDtBwdParams) == 88);
 LIGHTNING_ASSERT(offsetof(SoftplusDtBwdParams, dt_min) == 84);
 
-// out_c (+)= sum_i partial_ic
-typedef struct SumPartialsParams {
-  LIGHTNING_PTR(const float) partial;  // [blocks, columns] f32
-  LIGHTNING_PTR(void) out;             // [columns] f32 or bf16, added to or overwritten, see accumulate
-  int64_t partial_stride;              // elements from one row of partial to the next
-  int64_t blocks;                      // rows of partial, may be 0
-  int64_t columns;                     // at least 1
-  int32_t out_bf16;                    // 1: out is bf16; 0: f32
-  int32_t accumulate;                  // 0: out = sum; 1: out = out + sum, rounded once
-} SumPartialsParams;
-
-LIGHTNING_ASSERT(sizeof(SumPartialsParams) == 48);
-LIGHTNING_ASSERT(offsetof(SumPartialsParams, accumulate) == 44);
-
 // S_t = e^{delta_t a} S_{t-1} + delta_t x_t (x) B_t,  y_t = act(S_t C_t + D x_t),  a = -exp(A_log); S starts from 0 at every
 // document. All kernels of the forward pass take this block.
 typedef struct SsdScanFwdParams {
