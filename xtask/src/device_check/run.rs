@@ -180,7 +180,9 @@ fn sanitizer(pack: &Pack) -> Result<(String, Value)> {
     for check in ["memcheck", "initcheck", "synccheck"] {
         let mut command = Command::new(&tool);
         command.args(["--tool", check, "--error-exitcode", "9"]).arg(tests.get_program());
-        command.args(["ugly", "fill", "segments", "router_", "experts_agree", "b53", "--test-threads=1"]).current_dir(&pack.results);
+        command
+            .args(["ugly", "fill", "segments", "router_", "experts_agree", "b53", "--test-threads=1"])
+            .current_dir(&pack.results);
         command.envs(tests.get_envs().filter_map(|(k, v)| Some((k, v?)))).env_remove("LIGHTNING_TEST_REAL_SHAPES");
         pack.logged(&format!("sanitizer-{check}"), &mut command)?;
         found.push(check);
