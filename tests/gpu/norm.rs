@@ -9,7 +9,8 @@ use lightning_core::ops::{GatedRmsNormBwd, GatedRmsNormFwd, RmsNormBwd, RmsNormF
 #[test]
 fn rms_norm() {
     let mut rng = fresh("rms_norm");
-    for (t, d) in [(1, 1), (3, 7), (64, 8), (65, 257), (130, 64), (2, 2688)] {
+    // The gradient of a norm over one channel is nothing but cancellation; kernels-sys/tests/rms_norm.rs has that shape.
+    for (t, d) in [(1, 5), (3, 7), (64, 8), (65, 257), (130, 64), (2, 2688)] {
         let branch = rng.chance(0.5);
         let accumulate = (rng.chance(0.5), rng.chance(0.5));
         let [x, b, dy, dx] = [(); 4].map(|()| rng.normals(t * d, 1.0));
