@@ -197,8 +197,7 @@ fn memory_does_not_grow_with_the_input() {
         let peak = |input: &str| peak_kib(&s, &verb.replace("INPUT", input)).expect("the preparation succeeds");
         let (small, large) = (peak("small.jsonl"), peak("large.jsonl"));
         println!("{verb}: {small} KiB, {large} KiB");
-        // Eight times the input (30 MB more), both beyond one row group of packs. A run that ends between two looks seems
-        // smaller than it was.
-        assert!(large < small.max(40 * 1024) + 12 * 1024, "{verb}: {small} KiB became {large} KiB");
+        // Eight times the input (30 MB more), both beyond one row group of packs.
+        assert!(large < small + 12 * 1024, "{verb}: {small} KiB became {large} KiB");
     }
 }
